@@ -1,0 +1,1 @@
+"""The optimal representation geometry of contrastive learning, with certificates."""
