@@ -70,9 +70,7 @@ class Loss:
             "the sum over infinitely many negatives diverges; use 'mean'",
         )
         object.__setattr__(self, "reduction", reduction)
-        _require(
-            0 <= self.hardness <= MAX_HARDNESS, "hardness", f"must be in [0, {MAX_HARDNESS:g}]"
-        )
+        _require(0 <= self.hardness <= MAX_HARDNESS, "hardness", f"must be in [0, {MAX_HARDNESS:g}]")
 
     @property
     def strictly_convex(self) -> bool:
@@ -109,9 +107,7 @@ class InfoNCE(_Tempered):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require(0 <= self.alpha <= MAX_COEFFICIENT, "alpha", "must be in [0, 1e12]")
-        _require(
-            1 / MAX_COEFFICIENT <= self.beta <= MAX_COEFFICIENT, "beta", "must be in [1e-12, 1e12]"
-        )
+        _require(1 / MAX_COEFFICIENT <= self.beta <= MAX_COEFFICIENT, "beta", "must be in [1e-12, 1e12]")
 
     @property
     def strictly_convex(self) -> bool:
