@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One entry point: serve, test, check, bench, openapi, lock.  Needs Python 3.11 or newer and pip, nothing else.
+"""One entry point for users and developers.  Needs Python 3.11 or newer and pip, nothing else.
 
     python3 run.py serve      install if needed, then start the service on http://127.0.0.1:8000
     python3 run.py test       install if needed, then run every test
@@ -97,7 +97,7 @@ def check() -> int:
         "types": ["-m", "mypy"],
         "imports": [
             "-c",
-            "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()",
+            "from importlinter.cli import lint_imports_command as lint; lint()",
         ],
     }.items():
         print(f"== {name}", flush=True)

@@ -1,0 +1,1 @@
+"""Ratios measured side by side in one run; never asserted in tests."""
