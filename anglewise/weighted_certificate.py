@@ -1,0 +1,153 @@
+"""Proven bounds on how far a geometry is above the best, valid at any embedding.
+
+With q the softmax of any similarity and H the entropy, L(S') ≥ Σ_i a_i H(q_i) + ⟨Γ(q), S'⟩ for every S',
+Γ = sym a(q - p). Each bound makes the linear term nonnegative over all Gram matrices of the metric.
+
+Cosine: for every diagonal matrix Y with Γ/T - Y ⪰ 0, L ≥ Σ_i a_i H(q_i) + tr Y. At an embedding Y_i = z_i·∂L/∂z_i / 2
+makes the value L itself; shifting it by the least eigenvalue, weighted by any w > 0, costs Σw · max(0, -λ_min).
+
+Euclidean, self pairs included: the scale is free, so Lap(sym a(p - q)) ⪰ 0 is needed. Mixing q with the
+identity, q' = (1 - θ) q + θ I, repairs it; L ≥ Σ_i a_i H(q'_i). The weights must connect all items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh, eigvalsh
+
+from anglewise.geometry import Certificate
+from anglewise.sampling import FloatArray
+from anglewise.weighted_loss import Point, WeightedLoss
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class DualCheck:
+    """The dual matrix at a point.
+
+    Attributes:
+        gap: proven bound on L minus its minimum; infinite when this check proves nothing.
+        eigenvalue: least eigenvalue of the dual matrix over items (twins included).
+        eigenvalues: (k,) the least ones of the matrix between rows.
+        directions: (m, k) their eigenvectors, along which a new dimension lowers the loss.
+    """
+
+    gap: float
+    eigenvalue: float
+    eigenvalues: FloatArray
+    directions: FloatArray
+
+
+def least_eigenpairs(M: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """The k least eigenvalues of a symmetric matrix and their eigenvectors."""
+    values, vectors = eigh(M, subset_by_index=[0, min(k, len(M)) - 1])
+    return values, vectors
+
+
+def cosine_dual(problem: WeightedLoss, point: Point) -> tuple[FloatArray, FloatArray]:
+    """The dual matrix on orthonormal row vectors (m, m), and its eigenvalues inside rows of several items."""
+    n, T = problem.counts, problem.temperature
+    between = point.Gamma / (T * np.sqrt(np.outer(n, n))) - np.diag(point.y / (2 * n))
+    several = n > 1
+    inside = -point.y[several] / (2 * n[several])
+    if problem.excluded:
+        inside = inside - np.diag(point.Gamma)[several] / (T * n[several] * (n[several] - 1))
+    return between, inside
+
+
+def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
+    """Theory A5, with the sharper of two weightings of the shift."""
+    between, inside = cosine_dual(problem, point)
+    values, vectors = least_eigenpairs(between, k)
+    least = float(min(values[0], inside.min(initial=np.inf)))
+    n = problem.counts
+    # The eigenvalue itself is known to a rounding error only; the shift must cover it.
+    shift = max(0.0, -least) + EPS * float(np.abs(between).max())
+    gap = float(n.sum()) * shift
+    scale = -point.y / (2 * n)
+    if least < 0 and scale.max() > 0:
+        w = np.maximum(scale, 1e-3 * scale.max())
+        scaled = float(eigvalsh(between / np.sqrt(np.outer(w, w)), subset_by_index=[0, 0])[0])
+        scaled = min(scaled, float((inside / w[n > 1]).min(initial=np.inf)))
+        gap = min(gap, float(n @ w) * (max(0.0, -scaled) + EPS * float((np.abs(np.diag(between)) / w).max())))
+    return DualCheck(gap, least, values, vectors)
+
+
+def laplacian_between(A: FloatArray, counts: FloatArray) -> FloatArray:
+    """Laplacian of symmetric masses A (m, m) on orthonormal row vectors; its kernel is √counts."""
+    return np.diag(A.sum(axis=1) / counts) - A / np.sqrt(np.outer(counts, counts))
+
+
+def _without_kernel(L: FloatArray, counts: FloatArray) -> FloatArray:
+    """L with the eigenvalue 0 of √counts moved to the top."""
+    v = np.sqrt(counts / counts.sum())
+    return L + (np.abs(L).max() * len(L)) * np.outer(v, v)
+
+
+def mixed_entropy(problem: WeightedLoss, Q: FloatArray, theta: float) -> float:
+    """Σ_i a_i H((1 - θ) q_i + θ e_i): a share θ moves to the anchor itself, one of its row's items."""
+    own = np.diag(Q) / problem.counts
+    rest = (1 - theta) * Q
+    np.fill_diagonal(rest, np.diag(rest) * (problem.counts - 1) / problem.counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(Q > 0, (1 - theta) * Q / problem.multiplicity, 1.0)
+    anchor = (1 - theta) * own + theta
+    anchor = np.where(anchor > 0, anchor, 1.0)
+    h = -(rest * np.log(np.where(each > 0, each, 1.0))).sum(axis=1) - anchor * np.log(anchor)
+    return float(problem.anchors @ h)
+
+
+def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
+    """Theory B3, self pairs included; with them excluded only the eigenvalues are computed."""
+    n, T = problem.counts, problem.temperature
+    dual = (2 / T) * laplacian_between(-point.Gamma, n)
+    values, vectors = least_eigenpairs(_without_kernel(dual, n), min(k, len(dual)))
+    several = n > 1
+    inside = (-2 / T) * point.y[several] / n[several]
+    least = float(min(values[0], inside.min(initial=np.inf)))
+    if problem.excluded:
+        return DualCheck(np.inf, least, values, vectors)
+    A = problem.anchors[:, None] * problem.target
+    A = 0.5 * (A + A.T)
+    full = (2 / T) * laplacian_between(A, n)
+    connectivity = float(eigvalsh(_without_kernel(full, n), subset_by_index=[0, 0])[0])
+    connectivity = min(connectivity, float(((2 / T) * A.sum(axis=1) / n)[several].min(initial=np.inf)))
+    connectivity -= 4 * EPS * float(np.abs(full).max())
+    if connectivity <= 0:
+        return DualCheck(np.inf, least, values, vectors)
+    delta = max(0.0, -least) + 4 * EPS * float(np.abs(dual).max())
+    theta = delta / (delta + connectivity)
+    live = np.where(problem.anchors > 0, problem.anchors, 1.0)
+    gap = point.loss - mixed_entropy(problem, point.Q / live[:, None], theta)
+    return DualCheck(max(gap, 0.0), least, values, vectors)
+
+
+def check(problem: WeightedLoss, point: Point, k: int = 4) -> DualCheck:
+    """The dual check of the problem's metric, with k candidate directions.
+
+    One row has no Euclidean geometry to choose: its gap is that of the entropy bound alone.
+    """
+    if not problem.cosine and problem.rows == 1:
+        return DualCheck(np.inf, 0.0, np.zeros(0), np.zeros((1, 0)))
+    return check_cosine(problem, point, k) if problem.cosine else check_euclidean(problem, point, k)
+
+
+def relative(gap: float, loss: float) -> float:
+    """gap / |loss|, |loss| at least 1e-12."""
+    return gap / max(abs(loss), 1e-12)
+
+
+def certificate(loss: float, gap: float, tolerance: float, dual: float, gram: float) -> Certificate:
+    """The public form of a proven gap."""
+    return Certificate(
+        gap=gap,
+        relative_gap=relative(gap, loss),
+        lower_bound=loss - gap,
+        certified=relative(gap, loss) <= tolerance,
+        tolerance=tolerance,
+        min_dual_eigenvalue=dual,
+        min_gram_eigenvalue=gram,
+    )

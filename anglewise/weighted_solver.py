@@ -1,0 +1,119 @@
+"""The convex program over Gram matrices, solved on a factor whose rank grows until the certificate closes.
+
+Start: the projection of the matrix the entropy bound asks for, at its numerical rank. Then alternate: minimize
+over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension along each
+of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2005]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from anglewise.sampling import FloatArray
+from anglewise.trust_region import Budget, trust_region
+from anglewise.weighted_certificate import DualCheck, check, relative
+from anglewise.weighted_loss import Point, WeightedLoss, evaluate, retract, value
+from anglewise.weighted_problem import bound_gram
+
+MAX_ROUNDS = 80
+NEGLIGIBLE = 1e-4
+"""Singular values below this share of the largest are dropped when the loss does not rise."""
+
+
+@dataclass(frozen=True, eq=False)
+class FactorSolution:
+    """The best factor found.
+
+    ``gap`` is a proven bound on its loss minus the minimum of the convex program, ``lower_bound`` the
+    best bound met on the way.
+    """
+
+    point: Point
+    gap: float
+    dual_eigenvalue: float
+    rounds: int
+
+    @property
+    def lower_bound(self) -> float:
+        return self.point.loss - self.gap
+
+
+def spectral_start(problem: WeightedLoss, rank: int, rng: np.random.Generator, noise: float = 1e-9) -> FloatArray:
+    """(m, r) factor of the nearest positive semidefinite matrix to `bound_gram`, r its numerical rank
+    but at most ``rank``; jittered, since a symmetric start may be a saddle."""
+    K = bound_gram(problem)
+    m = len(K)
+    values, vectors = eigh(K, subset_by_index=[max(0, m - rank), m - 1])
+    keep = values > 1e-3 * max(values[-1], 0.0)
+    keep[-1] = True
+    Z = vectors[:, keep] * np.sqrt(np.maximum(values[keep], 0.0))
+    size = float(np.sqrt(np.mean(Z**2))) or 1.0
+    return retract(problem, Z + noise * size * rng.standard_normal(Z.shape))
+
+
+def compress(problem: WeightedLoss, point: Point) -> Point:
+    """Principal axes, without the dimensions that do not matter to the loss."""
+    U, s, _ = np.linalg.svd(point.Z, full_matrices=False)
+    rank = max(1, int((s > NEGLIGIBLE * s[0]).sum()))
+    if rank < point.Z.shape[1]:
+        Z = retract(problem, U[:, :rank] * s[:rank])
+        if value(problem, Z) <= point.loss + 1e-13 * max(1.0, abs(point.loss)):
+            return evaluate(problem, Z)
+    return point
+
+
+def escape(problem: WeightedLoss, point: Point, directions: FloatArray) -> FloatArray:
+    """A factor of higher rank with a lower loss, by a step along new orthogonal dimensions."""
+    rows, rank = point.Z.shape
+    directions = directions[:, : max(1, rows - rank)]
+    Z = np.hstack([point.Z, np.zeros_like(directions)])
+    V = np.hstack([np.zeros_like(point.Z), directions * np.sqrt(rows)])
+    step = 0.5
+    while step > 1e-8:
+        trial = retract(problem, Z + step * V)
+        if value(problem, trial) < point.loss:
+            return trial
+        step *= 0.5
+    return retract(problem, Z + 1e-6 * V)
+
+
+def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: int = 0) -> FactorSolution:
+    """The minimum over all Gram matrices to a relative gap of ``tolerance``, or the best before the budget ends."""
+    rng = np.random.default_rng(seed)
+    m = problem.rows
+    Z = spectral_start(problem, m, rng)
+    gradient_tolerance = 1e-3 * float(np.linalg.norm(evaluate(problem, Z).gradient)) + 1e-15
+    best: FactorSolution | None = None
+    lower = problem.entropy_bound
+    history: list[float] = []
+    for rounds in range(1, MAX_ROUNDS + 1):
+        steps = budget.steps
+        point = compress(problem, trust_region(problem, Z, gradient_tolerance, budget))
+        dual = check(problem, point, 4 + m // 50)
+        lower = max(lower, point.loss - dual.gap)
+        gap = max(point.loss - lower, 0.0)
+        history.append(gap)
+        if best is None or point.loss - lower <= best.gap:
+            best = FactorSolution(point, gap, dual.eigenvalue, rounds)
+        stalled = rounds > 20 and min(history[-20:]) > 0.5 * min(history[:-20])
+        if relative(gap, point.loss) <= tolerance or gradient_tolerance < 1e-15 or budget.spent or stalled:
+            break
+        Z, gradient_tolerance = _next_round(problem, point, dual, gradient_tolerance, budget.steps - steps)
+    assert best is not None
+    return FactorSolution(best.point, max(best.point.loss - lower, 0.0), best.dual_eigenvalue, rounds)
+
+
+def _next_round(
+    problem: WeightedLoss, point: Point, dual: DualCheck, gradient_tolerance: float, steps: int
+) -> tuple[FloatArray, float]:
+    """Open new dimensions where the dual matrix is negative, else ask for a smaller gradient."""
+    norm = float(np.linalg.norm(point.gradient))
+    negative = dual.directions[:, dual.eigenvalues < min(0.05 * dual.eigenvalues[0], 0.0)]
+    wants_dimension = negative.shape[1] > 0 and -dual.eigenvalues[0] * np.sqrt(problem.rows) > norm
+    if wants_dimension and point.Z.shape[1] < problem.rows:
+        tighter = 0.1 * min(gradient_tolerance, norm) if steps <= 1 else gradient_tolerance
+        return escape(problem, point, negative), tighter
+    return point.Z, min(gradient_tolerance, norm) * 1e-2
