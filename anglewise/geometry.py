@@ -64,7 +64,10 @@ class MinorityCollapse:
 
 @dataclass(frozen=True)
 class NearMerge:
-    """Classes closer than `Collapse.near_tolerance` that have not merged exactly."""
+    """Classes linked by 1 - cosine ≤ `Collapse.near_tolerance` that have not all merged.
+
+    ``one_minus_cosine`` is the largest 1 - cosine between any two of ``classes``.
+    """
 
     classes: tuple[int, ...]
     one_minus_cosine: float
@@ -72,7 +75,19 @@ class NearMerge:
 
 @dataclass(frozen=True)
 class Collapse:
-    """Which classes share a direction, and the shape of the whole ([P1] Theorems on NC and MC)."""
+    """Which classes share a direction, and the shape of the whole ([P1] Theorems on NC and MC).
+
+    The certificate bounds the risk, not the Gram matrix, so merging is read off with a stated tolerance.
+
+    Attributes:
+        within_class: samples of one class share one direction; true at every optimum.
+        geometry: name of the shape.
+        merged_classes: classes linked by 1 - cosine ≤ ``merge_tolerance``, ascending.
+        near: see `NearMerge`.
+        largest_cosine: between two different classes; ``None`` for one class.
+        smallest_angle_degrees: the angle of ``largest_cosine``.
+        minority_collapse: for one majority and at least two equal minorities.
+    """
 
     within_class: bool
     geometry: GeometryName
@@ -82,6 +97,7 @@ class Collapse:
     largest_cosine: float | None
     smallest_angle_degrees: float | None
     minority_collapse: MinorityCollapse | None
+    near_tolerance: float = 1e-3
 
 
 @dataclass(frozen=True)
