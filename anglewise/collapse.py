@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from anglewise.geometry import Collapse, GeometryName, MinorityCollapse, NearMerge
@@ -97,7 +96,7 @@ def minority_collapse(groups: Groups, sampling: Sampling, loss: Loss) -> Minorit
 
 def _components(linked: npt.NDArray[np.bool_]) -> list[IntArray]:
     """Connected groups, each ascending."""
-    count, label = connected_components(csr_matrix(linked), directed=False)
+    count, label = connected_components(linked, directed=False)
     order = np.argsort(label, kind="stable")
     sizes = np.bincount(label, minlength=count)
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
