@@ -1,7 +1,7 @@
 """Riemannian trust region for a factor of the Gram matrix (Steihaug's truncated conjugate gradients).
 
-The unknown is Z (m, r) with unit rows (cosine) or centered columns (Euclidean); Hessian products are exact, so the
-local convergence is quadratic where the optimum has rank r.  [Absil2007], [Burer2005]
+The unknown is Z (m, r) with unit rows (cosine) or centered columns (Euclidean); Hessian products are exact, so
+the local convergence is quadratic where the optimum has rank r.  [Absil2007], [Burer2005]
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def _to_boundary(square: float, cross: float, direction: float, radius: float) -
 
 
 def truncated_newton_step(
-    problem: WeightedLoss, point: Point, radius: float, forcing: float, budget: Budget, max_products: int = 400
+    problem: WeightedLoss,
+    point: Point,
+    radius: float,
+    forcing: float,
+    budget: Budget,
+    max_products: int = 400,
 ) -> tuple[FloatArray, FloatArray]:
     """A step η with ‖η‖ ≤ radius that approximately minimizes the quadratic model, and H η."""
     eta = np.zeros_like(point.Z)
@@ -88,7 +93,7 @@ def truncated_newton_step(
 def trust_region(
     problem: WeightedLoss, Z: FloatArray, gradient_tolerance: float, budget: Budget, max_steps: int = 300
 ) -> Point:
-    """A point near Z whose gradient norm is at most ``gradient_tolerance``, or the best that rounding allows."""
+    """A point near Z with gradient norm at most ``gradient_tolerance``, or the best rounding allows."""
     point = evaluate(problem, Z)
     size = np.sqrt(problem.rows)
     if not problem.cosine:

@@ -3,8 +3,9 @@
 With q the softmax of any similarity and H the entropy, L(S') ≥ Σ_i a_i H(q_i) + ⟨Γ(q), S'⟩ for every S',
 Γ = sym a(q - p). Each bound makes the linear term nonnegative over all Gram matrices of the metric.
 
-Cosine: for every diagonal matrix Y with Γ/T - Y ⪰ 0, L ≥ Σ_i a_i H(q_i) + tr Y. At an embedding Y_i = z_i·∂L/∂z_i / 2
-makes the value L itself; shifting it by the least eigenvalue, weighted by any w > 0, costs Σw · max(0, -λ_min).
+Cosine: for every diagonal matrix Y with Γ/T - Y ⪰ 0, L ≥ Σ_i a_i H(q_i) + tr Y. At an embedding
+Y_i = z_i·∂L/∂z_i / 2 makes the value L itself; shifting it by the least eigenvalue, weighted by any w > 0,
+costs Σw · max(0, -λ_min).
 
 Euclidean, self pairs included: the scale is free, so Lap(sym a(p - q)) ⪰ 0 is needed. Mixing q with the
 identity, q' = (1 - θ) q + θ I, repairs it; L ≥ Σ_i a_i H(q'_i). The weights must connect all items.
@@ -78,7 +79,9 @@ def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
 
 def laplacian_between(A: FloatArray, counts: FloatArray) -> FloatArray:
     """Laplacian of symmetric masses A (m, m) on orthonormal row vectors; its kernel is √counts."""
-    return np.diag(A.sum(axis=1) / counts) - A / np.sqrt(np.outer(counts, counts))
+    return np.asarray(
+        np.diag(A.sum(axis=1) / counts) - A / np.sqrt(np.outer(counts, counts)), dtype=np.float64
+    )
 
 
 def _without_kernel(L: FloatArray, counts: FloatArray) -> FloatArray:

@@ -170,9 +170,7 @@ def hessian_product(problem: WeightedLoss, point: Point, V: FloatArray) -> Float
         H = (R @ Z + R.T @ Z + 2 * (point.Gamma @ V)) / T - point.y[:, None] * V
         return project(problem, Z, H)
     degree = 0.5 * (R.sum(axis=1) + R.sum(axis=0))
-    return (-4 / T) * (
-        degree[:, None] * Z - 0.5 * (R @ Z + R.T @ Z) + point.y[:, None] * V - point.Gamma @ V
-    )
+    return (-4 / T) * (degree[:, None] * Z - 0.5 * (R @ Z + R.T @ Z) + point.y[:, None] * V - point.Gamma @ V)
 
 
 def project(problem: WeightedLoss, Z: FloatArray, V: FloatArray) -> FloatArray:
@@ -183,10 +181,10 @@ def project(problem: WeightedLoss, Z: FloatArray, V: FloatArray) -> FloatArray:
 def retract(problem: WeightedLoss, Z: FloatArray) -> FloatArray:
     """Rows divided by their norms (cosine) or columns centered (Euclidean)."""
     if not problem.cosine:
-        return Z - Z.mean(axis=0)
+        return np.asarray(Z - Z.mean(axis=0))
     norms = np.linalg.norm(Z, axis=1)
     if norms.min() > 0:
-        return Z / norms[:, None]
+        return np.asarray(Z / norms[:, None])
     Z = Z.copy()
     Z[norms == 0, 0] = 1.0
-    return Z / np.linalg.norm(Z, axis=1)[:, None]
+    return np.asarray(Z / np.linalg.norm(Z, axis=1)[:, None])

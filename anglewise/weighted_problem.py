@@ -15,6 +15,10 @@ from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss
 TWIN_TOLERANCE = 1e-12
 """Log-weights of twins agree to within this, relative to the largest finite one (at least 1)."""
 
+NO_WEIGHT = 1e-19
+"""Euclidean: a smaller share of an anchor's weight changes neither the loss nor its bound. Leaving it out
+lowers L by at most that factor, since no similarity is above that of the self pair."""
+
 
 def checked_log_weights(log_weights: FloatArray) -> FloatArray:
     """The matrix as float64, square, each entry finite or -inf (a zero weight).
@@ -28,7 +32,7 @@ def checked_log_weights(log_weights: FloatArray) -> FloatArray:
         raise InvalidInput(("log_weights",), "must be a square matrix of numbers") from None
     if L.ndim != 2 or L.shape[0] != L.shape[1] or L.shape[0] == 0:
         raise InvalidInput(("log_weights",), "must be a square matrix with at least one row")
-    bad = np.argwhere(np.isnan(L) | (L == np.inf))
+    bad = np.argwhere(np.isnan(L) | np.isposinf(L))
     if len(bad):
         raise InvalidInput(("log_weights", int(bad[0, 0]), int(bad[0, 1])), "must be finite or -infinity")
     return L
@@ -155,9 +159,15 @@ def restrict(problem: WeightedLoss, rows: IntArray) -> WeightedLoss:
 
 
 def weight_components(problem: WeightedLoss) -> IntArray:
-    """(m,) connected component of each row in the graph of nonzero targets."""
-    _, label = connected_components(csr_array(problem.target > 0), directed=False)
+    """(m,) connected component of each row in the graph of targets above `NO_WEIGHT`."""
+    _, label = connected_components(csr_array((problem.target > NO_WEIGHT).astype(np.int8)), directed=False)
     return np.asarray(label, dtype=np.int64)
+
+
+def double_center(M: FloatArray) -> FloatArray:
+    """J M J, J = I - 11ᵀ/m."""
+    centered = M - M.mean(axis=0) - M.mean(axis=1)[:, None] + M.mean()
+    return np.asarray(centered, dtype=np.float64)
 
 
 def bound_gram(problem: WeightedLoss) -> FloatArray:
@@ -178,4 +188,4 @@ def bound_gram(problem: WeightedLoss) -> FloatArray:
     np.fill_diagonal(M, 0.0)
     if problem.cosine:
         return 1 + M
-    return 0.5 * (M - M.mean(axis=0) - M.mean(axis=1)[:, None] + M.mean())
+    return double_center(M) / 2

@@ -1,7 +1,7 @@
 """The convex program over Gram matrices, solved on a factor whose rank grows until the certificate closes.
 
-Start: the projection of the matrix the entropy bound asks for, at its numerical rank. Then alternate: minimize
-over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension along each
+Start: the projection of the matrix the entropy bound asks for, at its numerical rank. Then alternate:
+minimize over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension along each
 of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2005]
 """
 
@@ -41,7 +41,9 @@ class FactorSolution:
         return self.point.loss - self.gap
 
 
-def spectral_start(problem: WeightedLoss, rank: int, rng: np.random.Generator, noise: float = 1e-9) -> FloatArray:
+def spectral_start(
+    problem: WeightedLoss, rank: int, rng: np.random.Generator, noise: float = 1e-9
+) -> FloatArray:
     """(m, r) factor of the nearest positive semidefinite matrix to `bound_gram`, r its numerical rank
     but at most ``rank``; jittered, since a symmetric start may be a saddle."""
     K = bound_gram(problem)
@@ -81,7 +83,7 @@ def escape(problem: WeightedLoss, point: Point, directions: FloatArray) -> Float
 
 
 def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: int = 0) -> FactorSolution:
-    """The minimum over all Gram matrices to a relative gap of ``tolerance``, or the best before the budget ends."""
+    """The minimum over all Gram matrices to a relative gap of ``tolerance``, or the best within the budget."""
     rng = np.random.default_rng(seed)
     m = problem.rows
     Z = spectral_start(problem, m, rng)

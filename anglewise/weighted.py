@@ -1,0 +1,362 @@
+"""The best achievable geometry of weighted InfoNCE, with a proof of how good it is.
+
+When the entropy lower bound of [P2] is not attained the minimizer still exists, or is approached as some
+items move apart without limit. The loss is convex in the Gram matrix, so in enough dimensions the answer
+carries a certificate; below that several starts are compared and the convex minimum bounds what is possible.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.linalg import eigh, eigvalsh
+
+from anglewise.bradley_terry import bradley_terry, nearest_embedding
+from anglewise.errors import InvalidInput, TooLarge
+from anglewise.geometry import Certificate, SolverReport
+from anglewise.low_dimension import minimize_in_dimension
+from anglewise.sampling import FloatArray, IntArray
+from anglewise.trust_region import Budget
+from anglewise.weighted_certificate import certificate, check, relative
+from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss, evaluate
+from anglewise.weighted_problem import (
+    build_problem,
+    reduce_twins,
+    restrict,
+    twin_groups,
+    weight_components,
+)
+from anglewise.weighted_solver import solve_convex
+
+MAX_EXPANDED_ITEMS = 3000
+"""Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
+APART = 80.0
+"""Disconnected parts are placed at squared distances of at least this times T: e^-80 is below rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedGeometry:
+    """The best geometry found for a weight matrix, and its proof.
+
+    Rows are the rows of the given log-weights: items, or classes when counts were given.
+
+    Attributes:
+        metric: "cosine" or "euclidean".
+        gram: (m, m) inner products of the embedding (Euclidean: about its mean).
+        squared_distances: (m, m) for the Euclidean metric, else None.
+        embedding: (m, dimension) rows z_i, zero-padded to the dimension asked for.
+        dimension: columns of ``embedding``.
+        rank: numerical rank of ``embedding``.
+        loss: L of the embedding ([P2]).
+        entropy_bound: (1/n) Σ_i H(p_i) ≤ L.
+        entropy_gap: loss - entropy_bound = (1/n) Σ_i KL(p_i‖q_i), at least 0.
+        certificate: bound on ``loss`` minus the minimum over all Gram matrices, relative to ``loss``.
+        report: method, iterations, rows of the reduced problem, seconds.
+        unique: whether the minimizer is known to be unique up to isometry.
+        attained: False when the minimum is only approached as distances grow; ``embedding`` is then
+            finite and within rounding of it.
+        anchors: n, the number of items.
+        anchors_used: items with at least one positive; the mean in L is over these.
+        warnings: plain sentences for people.
+    """
+
+    metric: Metric
+    gram: FloatArray
+    squared_distances: FloatArray | None
+    embedding: FloatArray
+    dimension: int
+    rank: int
+    loss: float
+    entropy_bound: float
+    entropy_gap: float
+    certificate: Certificate
+    report: SolverReport
+    unique: bool
+    attained: bool
+    anchors: int
+    anchors_used: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    dimension: int | None
+    tolerance: float
+    budget: Budget
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """An answer on the rows of one problem."""
+
+    Z: FloatArray
+    loss: float
+    lower_bound: float
+    dual: float
+    method: str
+    unique: bool
+    attained: bool = True
+    warnings: list[str] = field(default_factory=list)
+
+
+def best_geometry(
+    log_weights: FloatArray,
+    *,
+    counts: IntArray | None = None,
+    metric: Metric = "cosine",
+    temperature: float = 0.1,
+    self_pairs: SelfPairs = "included",
+    dimension: int | None = None,
+    tolerance: float = 1e-8,
+    time_limit: float | None = None,
+    seed: int = 0,
+) -> WeightedGeometry:
+    """The embedding that minimizes weighted InfoNCE for weights w = exp(log_weights) ([P2]).
+
+    L = (1/n) Σ_i Σ_{j ∈ N(i)} p_ij (-log q_ij), p_ij = w_ij/Σ_l w_il, q_i the softmax over N(i) of z_i·z_j/T
+    with ‖z_i‖ = 1 (cosine) or -‖z_i - z_j‖²/T (Euclidean).
+
+    Args:
+        log_weights: (m, m) natural logarithms, -inf for a weight of zero.
+        counts: (m,) items that each row stands for, all with the same weights; the diagonal is then the
+            weight between two of them. Equal items in a matrix without counts are found and joined.
+        temperature: T in [1e-3, 1e4].
+        self_pairs: whether N(i) contains i.
+        dimension: number of coordinates; None for as many as the optimum needs.
+        tolerance: relative gap at which the answer counts as certified, and the solver stops.
+        time_limit: seconds after which the best answer so far is returned.
+        seed: of the random starts.
+
+    Raises:
+        InvalidInput: an argument outside its domain, named.
+        TooLarge: counts that would need more than 3,000 items.
+    """
+    if dimension is not None and not 1 <= dimension < 2**31:
+        raise InvalidInput(("dimension",), "must be a positive integer")
+    if not 0 < tolerance < 1:
+        raise InvalidInput(("tolerance",), "must be between 0 and 1")
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInput(("time_limit",), "must be positive")
+    start = time.monotonic()
+    budget = Budget(deadline=math.inf if time_limit is None else start + time_limit)
+    request = _Request(dimension, tolerance, budget, seed)
+    problem = build_problem(
+        log_weights, counts, metric=metric, temperature=temperature, self_pairs=self_pairs
+    )
+    found, rows = _solve(problem, request)
+    seconds = time.monotonic() - start
+    report = SolverReport(method=found.method, iterations=budget.products, groups=rows, seconds=seconds)
+    return _geometry(problem, found, request, report)
+
+
+def _solve(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]:
+    """The answer on the rows of ``problem``, and how many rows were solved for."""
+    if problem.excluded and not problem.cosine:
+        return _solve_pairs(problem, request)
+    group = twin_groups(problem) if (problem.counts == 1).all() else None
+    if group is None:
+        return _solve_rows(problem, request), problem.rows
+    reduced = reduce_twins(problem, group)
+    found = _solve_rows(reduced, request)
+    spread = _twins_spread(reduced, found, request)
+    if spread and not request.budget.spent:
+        return _solve_rows(problem, request), problem.rows
+    return replace(found, Z=found.Z[group]), reduced.rows
+
+
+def _twins_spread(reduced: WeightedLoss, found: _Found, request: _Request) -> bool:
+    """Whether equal items would rather not be at one point: the dual matrix is negative inside a row."""
+    if relative(found.loss - found.lower_bound, found.loss) <= request.tolerance:
+        return False
+    between = check(reduced, evaluate(reduced, found.Z), 1)
+    return between.eigenvalue < min(0.5 * float(between.eigenvalues.min(initial=0.0)), -1e-14)
+
+
+def _solve_rows(problem: WeightedLoss, request: _Request) -> _Found:
+    """Cosine, or Euclidean with self pairs included."""
+    if problem.cosine:
+        return _solve_connected(problem, request)
+    labels = weight_components(problem)
+    parts = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
+    if len(parts) == 1:
+        return _solve_connected(problem, request)
+    found = [_solve_connected(restrict(problem, rows), request) for rows in parts]
+    return _place_apart(problem, parts, found)
+
+
+def _solve_connected(problem: WeightedLoss, request: _Request) -> _Found:
+    best = solve_convex(problem, request.tolerance, request.budget, request.seed)
+    Z = best.point.Z
+    found = _Found(
+        Z,
+        best.point.loss,
+        best.lower_bound,
+        best.dual_eigenvalue,
+        "factor trust region",
+        _unique(problem, Z),
+    )
+    if request.dimension is not None and request.dimension < Z.shape[1]:
+        return _fewer_dimensions(problem, found, request)
+    return found
+
+
+def _fewer_dimensions(problem: WeightedLoss, found: _Found, request: _Request) -> _Found:
+    """Restart below the rank of ``found``, which stays the bound."""
+    assert request.dimension is not None
+    point, losses = minimize_in_dimension(
+        problem,
+        request.dimension,
+        [found.Z],
+        found.lower_bound,
+        request.tolerance,
+        request.budget,
+        request.seed,
+    )
+    met = relative(point.loss - found.lower_bound, point.loss) <= request.tolerance
+    warnings = list(found.warnings)
+    if not met:
+        warnings.append(
+            f"In {request.dimension} dimensions the problem is not convex: this is the best of {len(losses)} "
+            f"starts; without a limit on the dimension the loss is {found.loss:.9g}."
+        )
+    return _Found(
+        point.Z,
+        point.loss,
+        min(found.lower_bound, point.loss),
+        found.dual,
+        "factor trust region, several starts",
+        found.unique and met,
+        found.attained,
+        warnings,
+    )
+
+
+def _solve_pairs(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]:
+    """Euclidean, self pairs excluded: Bradley-Terry on single items."""
+    total = int(problem.counts.sum())
+    if total > problem.rows:
+        raise InvalidInput(
+            ("counts",),
+            "Euclidean geometry with self pairs excluded keeps equal items apart; give one row for each item",
+        )
+    if total > MAX_EXPANDED_ITEMS:
+        raise TooLarge(("log_weights",), f"more than {MAX_EXPANDED_ITEMS} items")
+    fit = bradley_terry(problem)
+    point = evaluate(problem, nearest_embedding(fit.S, problem.temperature))
+    lower = fit.loss - fit.gap
+    warnings = []
+    if not fit.attained:
+        warnings.append(
+            "The minimum is approached, not attained, as some distances grow without limit; the geometry "
+            "returned is finite and within rounding of it."
+        )
+    found = _Found(point.Z, point.loss, lower, 0.0, "Bradley-Terry Newton", False, fit.attained, warnings)
+    request.budget.products += fit.iterations
+    if request.dimension is not None and request.dimension < point.Z.shape[1]:
+        return _fewer_dimensions(problem, found, request), problem.rows
+    return found, problem.rows
+
+
+def _place_apart(problem: WeightedLoss, parts: list[IntArray], found: list[_Found]) -> _Found:
+    """Parts without weights between them, side by side along the first axis."""
+    share = np.array([problem.anchors[rows].sum() for rows in parts])
+    columns = max(part.Z.shape[1] for part in found)
+    Z = np.zeros((problem.rows, columns))
+    edge = 0.0
+    for rows, part in zip(parts, found, strict=True):
+        width = part.Z.shape[1]
+        first = part.Z[:, 0] - part.Z[:, 0].min()
+        Z[rows, :width] = part.Z
+        Z[rows, 0] = edge + first
+        edge += first.max() + math.sqrt(APART * problem.temperature)
+    Z -= Z.mean(axis=0)
+    warnings = [
+        f"The weights fall into {len(parts)} parts with no weight (or below 1e-19) between them: the minimum "
+        "is approached, not attained, as the parts move apart; here the difference is below rounding."
+    ]
+    for part in found:
+        warnings += [w for w in part.warnings if w not in warnings]
+    return _Found(
+        Z,
+        float(share @ [part.loss for part in found]),
+        float(share @ [part.lower_bound for part in found]),
+        min(part.dual for part in found),
+        found[0].method,
+        unique=False,
+        attained=False,
+        warnings=warnings,
+    )
+
+
+def _unique(problem: WeightedLoss, Z: FloatArray) -> bool:
+    """Whether no other Gram matrix has the same loss.
+
+    Softmaxes fix every similarity up to a constant for each row. With self pairs excluded one constant is
+    left, G + c(11ᵀ - I): it must leave the cone for c of either sign, which the kernel of G decides.
+    """
+    idle = problem.anchors == 0
+    if idle.sum() > 1 or (idle.any() and (problem.counts[idle] > 1).any()):
+        return False
+    if not problem.excluded:
+        return True
+    root = np.sqrt(problem.counts)
+    values, vectors = eigh((Z @ Z.T) * np.outer(root, root))
+    kernel = vectors[:, values < 1e-7 * values[-1]]
+    on_constant = float(((kernel.T @ root) ** 2).sum())
+    lower_blocked = kernel.shape[1] > 0 and on_constant > 1 + 1e-6
+    twins = bool((problem.counts > 1).any())
+    upper_blocked = twins or kernel.shape[1] > 1 or (kernel.shape[1] == 1 and on_constant < 1 - 1e-6)
+    return lower_blocked and upper_blocked
+
+
+def _geometry(
+    problem: WeightedLoss, found: _Found, request: _Request, report: SolverReport
+) -> WeightedGeometry:
+    Z = found.Z if problem.cosine else found.Z - found.Z.mean(axis=0)
+    G = Z @ Z.T
+    distances = None
+    if problem.cosine:
+        np.fill_diagonal(G, 1.0)
+        np.clip(G, -1.0, 1.0, out=G)
+    else:
+        distances = np.maximum(-problem.temperature * problem.similarity(Z), 0.0)
+        np.fill_diagonal(distances, 0.0)
+    s = np.linalg.svd(Z, compute_uv=False)
+    rank = int((s > 1e-7 * s[0]).sum()) if s[0] > 0 else 0
+    if request.dimension is not None and Z.shape[1] < request.dimension:
+        Z = np.pad(Z, ((0, 0), (0, request.dimension - Z.shape[1])))
+    gap = max(found.loss - found.lower_bound, 0.0)
+    proof = certificate(
+        found.loss, gap, request.tolerance, found.dual, float(eigvalsh(G, subset_by_index=[0, 0])[0])
+    )
+    used = int(problem.counts[problem.anchors > 0].sum())
+    total = int(problem.counts.sum())
+    warnings = list(found.warnings)
+    if used < total:
+        warnings.append(f"{total - used} of {total} anchors have no positive and are left out of the mean.")
+    if request.budget.out_of_time:
+        warnings.append("The time limit was reached before the certificate closed.")
+    elif not proof.certified and request.dimension is None:
+        warnings.append(f"The proven relative gap is {proof.relative_gap:.2g}, above the tolerance.")
+    return WeightedGeometry(
+        metric=problem.metric,
+        gram=G,
+        squared_distances=distances,
+        embedding=Z,
+        dimension=Z.shape[1],
+        rank=rank,
+        loss=found.loss,
+        entropy_bound=problem.entropy_bound,
+        entropy_gap=max(found.loss - problem.entropy_bound, 0.0),
+        certificate=proof,
+        report=report,
+        unique=found.unique,
+        attained=found.attained,
+        anchors=total,
+        anchors_used=used,
+        warnings=tuple(warnings),
+    )
