@@ -1,1 +1,1 @@
-"""The HTTP service."""
+"""The HTTP service: validates, dispatches to solver processes, encodes. No mathematics here."""

@@ -1,0 +1,5 @@
+import sys
+
+from service.launcher import main
+
+sys.exit(main())

@@ -1,0 +1,56 @@
+"""The application. Nothing is built at import: ``create_app`` wires it, the lifespan starts the solvers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from anglewise.version import __version__
+from service import collapse_map, collapse_threshold, docs_page, health, optimal_geometry
+from service.cache import AnswerCache
+from service.deps import State
+from service.engine import Engine
+from service.middleware import ApiKeys, RequestIdentity
+from service.openapi import install
+from service.pool import SolverPool
+from service.problems import Problem, handle_exception
+from service.settings import Settings
+
+ROUTERS = (
+    optimal_geometry.router,
+    collapse_threshold.router,
+    collapse_map.router,
+    health.router,
+    docs_page.router,
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+        async with SolverPool(settings.limits, settings.workers, settings.max_waiting) as pool:
+            engine = Engine(settings.limits, pool, AnswerCache(settings.cache_bytes))
+            yield State(engine=engine, settings=settings)
+
+    app = FastAPI(
+        title="anglewise",
+        version=__version__,
+        summary="The optimal representation geometry of contrastive learning, with certificates",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(Problem, handle_exception)
+    app.add_exception_handler(HTTPException, handle_exception)
+    if settings.api_keys:
+        app.add_middleware(ApiKeys, digests=settings.api_keys)
+    app.add_middleware(RequestIdentity)
+    install(app)
+    return app

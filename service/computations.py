@@ -1,0 +1,15 @@
+"""Every computation the service offers, by name."""
+
+from __future__ import annotations
+
+from service import collapse_map, collapse_threshold, optimal_geometry
+from service.computation import Computation
+
+COMPUTATIONS: dict[str, Computation] = {
+    computation.name: computation
+    for computation in (
+        optimal_geometry.COMPUTATION,
+        collapse_threshold.COMPUTATION,
+        collapse_map.COMPUTATION,
+    )
+}

@@ -1,0 +1,139 @@
+"""POST /optimal-geometry: the certified optimum for given class counts, sampling and loss."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from anglewise.errors import InvalidInput, TooLarge
+from anglewise.optimum import optimal_geometry
+from anglewise.sampling import EQUAL_PROPORTIONS
+from service.computation import Computation, Outcome
+from service.geometry_answer import GeometryAnswer, describe
+from service.geometry_archive import archive_writer
+from service.routes import computation_router
+from service.schemas import InfoNCE, LossField, SamplingField, Strict
+from service.settings import Limits
+
+Count = Annotated[int, Field(ge=1, lt=2**53)]
+Proportion = Annotated[float, Field(gt=0, le=1)]
+
+
+SOURCES = ("class_counts", "class_proportions")
+
+
+def _only(name: str) -> dict[str, Any]:
+    """JSON schema: this source is given and the others are not."""
+    others = {other: {"type": "null"} for other in SOURCES if other != name}
+    return {"required": [name], "properties": {name: {"type": "array"}, **others}}
+
+
+class OptimalGeometryRequest(Strict):
+    """Exactly one of `class_counts` and `class_proportions`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [_only("class_counts"), _only("class_proportions")]}
+    )
+
+    class_counts: Annotated[list[Count], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="samples of each class"
+    )
+    class_proportions: Annotated[list[Proportion], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="share of each class; they sum to 1 within 1e-6"
+    )
+    sampling: SamplingField = "supervised"
+    loss: LossField = InfoNCE()
+    dimension: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="of the class means; null: as many as the optimum needs"
+    )
+    nonnegative: bool = Field(default=False, description="features without negative coordinates (ReLU)")
+    solver: Literal["auto", "cvxpy"] = "auto"
+    tolerance: float = Field(
+        default=1e-8, gt=0, le=1, description="largest relative gap that counts as certified"
+    )
+    groups: bool = Field(default=False, description="also answer by groups of equal proportions")
+
+
+def check(request: OptimalGeometryRequest, limits: Limits) -> None:
+    request.loss.build()
+    given = [name for name in SOURCES if getattr(request, name) is not None]
+    if len(given) != 1:
+        raise InvalidInput(
+            (given[-1] if given else SOURCES[0],), f"give exactly one of {' and '.join(SOURCES)}"
+        )
+    field = given[0]
+    values: list[float] = getattr(request, field)
+    if len(values) > limits.max_classes:
+        raise TooLarge((field,), f"may have at most {limits.max_classes} classes")
+    if _distinct(values) > limits.max_distinct_proportions:
+        raise TooLarge((field,), f"may have at most {limits.max_distinct_proportions} distinct values")
+    if len(values) == 1 and request.sampling == "supervised":
+        raise InvalidInput(
+            ("sampling",), "supervised sampling needs at least two classes to draw negatives from"
+        )
+
+
+def _distinct(values: list[float]) -> int:
+    """How many groups the core will make of them, from above."""
+    ranked = sorted(values)
+    return 1 + sum(high - low > EQUAL_PROPORTIONS * high for low, high in pairwise(ranked))
+
+
+def run(request: OptimalGeometryRequest, limits: Limits) -> Outcome:
+    geometry = optimal_geometry(
+        class_counts=request.class_counts,
+        class_proportions=request.class_proportions,
+        sampling=request.sampling,
+        loss=request.loss.build(),
+        dimension=request.dimension,
+        nonnegative=request.nonnegative,
+        solver=request.solver,
+        tolerance=request.tolerance,
+        time_limit=limits.soft_deadline_seconds,
+    )
+    cut_short = geometry.solver.seconds >= 0.9 * limits.soft_deadline_seconds
+    return Outcome(
+        document=lambda: describe(geometry, limits.max_inline_classes, with_groups=request.groups),
+        archive=archive_writer(geometry, limits.max_archive_bytes),
+        final=geometry.certificate.certified or not cut_short,
+    )
+
+
+COMPUTATION = Computation(
+    name="optimal_geometry",
+    request=OptimalGeometryRequest,
+    answer=GeometryAnswer,
+    run=run,
+    check=check,
+    offers_archive=True,
+    warm_up=(
+        {"class_counts": [50, 30, 20, 10, 5]},
+        {"class_counts": [50, 30, 20, 10, 5], "sampling": "unsupervised"},
+        {"class_counts": [90, 5, 5], "loss": {"name": "logistic"}},
+    ),
+)
+
+router = computation_router(
+    COMPUTATION,
+    path="/optimal-geometry",
+    tag="geometry",
+    summary="Optimal class means, with a certificate",
+    description="The Gram matrix of class means that minimizes the expected contrastive loss for these class "
+    "counts, its exact risk, a proven bound on how far it is from the optimum, and which classes collapse. "
+    "With `Accept: application/x-npz` the full arrays come as an archive of .npy files.",
+    examples={
+        "ten classes, long tail": {
+            "class_counts": [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50],
+            "sampling": "supervised",
+            "loss": {"name": "infonce", "negatives": 256, "temperature": 0.1},
+        },
+        "one majority, without supervision": {
+            "class_proportions": [0.98, 0.01, 0.01],
+            "sampling": "unsupervised",
+            "loss": {"name": "infonce", "negatives": "infinite", "temperature": 1.0},
+        },
+    },
+    answer_example={},
+)

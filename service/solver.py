@@ -1,0 +1,94 @@
+"""A solver process: ``python -m service.solver FD``.  Answers one message at a time until its parent is gone.
+
+It has its own memory bound and one BLAS thread, may be killed at any moment, and ends by itself when
+the parent dies: the parent holds the only writing end of its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from service.computation import Outcome
+from service.computations import COMPUTATIONS
+from service.encoding import encode
+from service.frames import pack, receive_frame
+from service.problems import Problem, problem_from
+from service.settings import Limits
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    _end_with_parent()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    header, _ = receive_frame(channel)
+    limits = Limits.model_validate(header)
+    _warm_up(limits)
+    _bound_memory(limits.worker_memory_bytes)
+    channel.sendall(pack({"ready": True}))
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            header, body = receive_frame(channel)
+            channel.sendall(_reply(header, body, limits))
+
+
+def _reply(header: dict[str, Any], body: bytes, limits: Limits) -> bytes:
+    try:
+        computation = COMPUTATIONS[header["computation"]]
+        outcome = computation.run(computation.parse(body, limits), limits)
+        archive = header.get("archive")
+        if archive is not None:
+            _write_archive(outcome, Path(archive))
+            return pack({"archive": archive})
+        return pack({"final": outcome.final}, encode(outcome.document()))
+    except Exception as error:
+        return pack({"problem": problem_from(error).fields()})
+
+
+def _write_archive(outcome: Outcome, path: Path) -> None:
+    if outcome.archive is None:
+        raise Problem("not_acceptable", "there is no archive of this answer")
+    with path.open("xb") as file:
+        outcome.archive(file)
+
+
+def _warm_up(limits: Limits) -> None:
+    """Load compiled code. A computation that fails here will say why when it is asked for."""
+    for computation in COMPUTATIONS.values():
+        for body in computation.warm_up:
+            try:
+                computation.run(computation.request.model_validate(body), limits).document()
+            except Exception:
+                logging.getLogger("anglewise.service").exception("warming up %s failed", computation.name)
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _bound_memory(limit: int) -> None:
+    """Bound private memory, so that a computation gets a MemoryError and the machine keeps running."""
+    if limit:
+        with contextlib.suppress(OSError, ValueError):  # macOS does not take it
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+if __name__ == "__main__":
+    main()
