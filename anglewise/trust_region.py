@@ -1,6 +1,6 @@
 """Riemannian trust region for a factor of the Gram matrix (Steihaug's truncated conjugate gradients).
 
-The unknown is Z (m, r) with unit rows (cosine) or centered columns (Euclidean); Hessian products are exact, so
+The unknown is Z (m, r) with unit rows (cosine) or centered columns (Euclidean). Hessian products are exact:
 the local convergence is quadratic where the optimum has rank r.  [Absil2007], [Burer2005]
 """
 

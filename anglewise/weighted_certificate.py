@@ -87,7 +87,7 @@ def laplacian_between(A: FloatArray, counts: FloatArray) -> FloatArray:
 def _without_kernel(L: FloatArray, counts: FloatArray) -> FloatArray:
     """L with the eigenvalue 0 of √counts moved to the top."""
     v = np.sqrt(counts / counts.sum())
-    return L + (np.abs(L).max() * len(L)) * np.outer(v, v)
+    return np.asarray(L + (np.abs(L).max() * len(L)) * np.outer(v, v), dtype=np.float64)
 
 
 def mixed_entropy(problem: WeightedLoss, Q: FloatArray, theta: float) -> float:

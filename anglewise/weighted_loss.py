@@ -26,7 +26,7 @@ SelfPairs = Literal["included", "excluded"]
 
 def row_dot(A: FloatArray, B: FloatArray) -> FloatArray:
     """Σ_j A_ij B_ij for every row i."""
-    return np.einsum("ij,ij->i", A, B)
+    return np.asarray(np.einsum("ij,ij->i", A, B), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ def hessian_product(problem: WeightedLoss, point: Point, V: FloatArray) -> Float
 
 def project(problem: WeightedLoss, Z: FloatArray, V: FloatArray) -> FloatArray:
     """V without its component along each z_i (cosine)."""
-    return V - row_dot(V, Z)[:, None] * Z if problem.cosine else V
+    return np.asarray(V - row_dot(V, Z)[:, None] * Z) if problem.cosine else V
 
 
 def retract(problem: WeightedLoss, Z: FloatArray) -> FloatArray:

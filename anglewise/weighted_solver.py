@@ -1,8 +1,8 @@
 """The convex program over Gram matrices, solved on a factor whose rank grows until the certificate closes.
 
 Start: the projection of the matrix the entropy bound asks for, at its numerical rank. Then alternate:
-minimize over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension along each
-of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2005]
+minimize over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension
+along each of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2005]
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def escape(problem: WeightedLoss, point: Point, directions: FloatArray) -> Float
 
 
 def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: int = 0) -> FactorSolution:
-    """The minimum over all Gram matrices to a relative gap of ``tolerance``, or the best within the budget."""
+    """The minimum over Gram matrices to a relative gap of ``tolerance``, or the best within the budget."""
     rng = np.random.default_rng(seed)
     m = problem.rows
     Z = spectral_start(problem, m, rng)
