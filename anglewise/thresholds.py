@@ -24,7 +24,7 @@ from anglewise.losses import InfoNCE, Loss
 from anglewise.sampling import FloatArray, Sampling
 
 MAX_CLASSES = 20_000
-FINE_STEP, COARSE_STEP = 0.1, 2.0
+FINE_STEP, COARSE_STEP = 0.2, 2.0
 """Steps in log((1 - l)/l) of the search for sign changes, and once the binomials are degenerate."""
 
 
