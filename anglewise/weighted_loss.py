@@ -170,18 +170,21 @@ def hessian_product(problem: WeightedLoss, point: Point, V: FloatArray) -> Float
         H = (R @ Z + R.T @ Z + 2 * (point.Gamma @ V)) / T - point.y[:, None] * V
         return project(problem, Z, H)
     degree = 0.5 * (R.sum(axis=1) + R.sum(axis=0))
-    return (-4 / T) * (degree[:, None] * Z - 0.5 * (R @ Z + R.T @ Z) + point.y[:, None] * V - point.Gamma @ V)
+    H = degree[:, None] * Z - 0.5 * (R @ Z + R.T @ Z) + point.y[:, None] * V - point.Gamma @ V
+    return np.asarray((-4 / T) * H, dtype=np.float64)
 
 
 def project(problem: WeightedLoss, Z: FloatArray, V: FloatArray) -> FloatArray:
     """V without its component along each z_i (cosine)."""
-    return np.asarray(V - row_dot(V, Z)[:, None] * Z) if problem.cosine else V
+    if not problem.cosine:
+        return V
+    return np.asarray(V - row_dot(V, Z)[:, None] * Z, dtype=np.float64)
 
 
 def retract(problem: WeightedLoss, Z: FloatArray) -> FloatArray:
     """Rows divided by their norms (cosine) or columns centered (Euclidean)."""
     if not problem.cosine:
-        return np.asarray(Z - Z.mean(axis=0))
+        return np.asarray(Z - Z.mean(axis=0), dtype=np.float64)
     norms = np.linalg.norm(Z, axis=1)
     if norms.min() > 0:
         return np.asarray(Z / norms[:, None])
