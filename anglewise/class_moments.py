@@ -144,7 +144,7 @@ class ClassMoments:
         counts: (C,) items.
         means: (C, d).
         within_variance: (C,) mean of ‖x - μ_c‖² over the class.
-        second_moment: (d, d) Σ_i x_i x_iᵀ.
+        within_scatter: (d, d) Σ_i (x_i - μ_y)(x_i - μ_y)ᵀ.
         fourth_power: Σ_i ‖x_i‖⁴.
         zero_rows: embeddings that are exactly zero.
     """
@@ -152,13 +152,19 @@ class ClassMoments:
     counts: IntArray
     means: FloatArray
     within_variance: FloatArray
-    second_moment: FloatArray
+    within_scatter: FloatArray
     fourth_power: float
     zero_rows: int
 
     @property
     def items(self) -> int:
         return int(self.counts.sum())
+
+    @property
+    def second_moment(self) -> FloatArray:
+        """(d, d) Σ_i x_i x_iᵀ."""
+        between = (self.means * self.counts[:, None]).T @ self.means
+        return np.asarray(self.within_scatter + between, dtype=np.float64)
 
     @property
     def squared_norms(self) -> FloatArray:
@@ -176,28 +182,19 @@ def class_moments(data: LabeledEmbeddings) -> ClassMoments:
     """Moments of all rows, block by block."""
     C, d = data.classes, data.dimension
     counts = np.bincount(data.index, minlength=C).astype(np.int64)
-    sums, second, fourth, zero_rows = np.zeros((C, d)), np.zeros((d, d)), 0.0, 0
+    sums, fourth, zero_rows = np.zeros((C, d)), 0.0, 0
     for rows, X in data.blocks():
         sums += _membership(data.index[rows], C) @ X
-        second += X.T @ X
-        fourth += float((np.einsum("ij,ij->i", X, X) ** 2).sum())
-        zero_rows += int((~X.any(axis=1)).sum())
+        squares = np.einsum("ij,ij->i", X, X)
+        fourth += float(squares @ squares)
+        zero_rows += int((squares == 0).sum())
     means = sums / counts[:, None]
-    squares = np.zeros(C)
-    correction = np.zeros((C, d))
+    spread, scatter, correction = np.zeros(C), np.zeros((d, d)), np.zeros((C, d))
     for rows, X in data.blocks():
-        X = X - means[data.index[rows]]
+        X -= means[data.index[rows]]
         correction += _membership(data.index[rows], C) @ X
-        squares += np.bincount(data.index[rows], np.einsum("ij,ij->i", X, X), minlength=C)
+        spread += np.bincount(data.index[rows], np.einsum("ij,ij->i", X, X), minlength=C)
+        scatter += X.T @ X
     # Rounding of the first pass, removed from the means; it changes the squares to second order only.
     means += correction / counts[:, None]
-    return ClassMoments(counts, means, squares / counts, second, fourth, zero_rows)
-
-
-def within_projection(data: LabeledEmbeddings, moments: ClassMoments, V: FloatArray) -> FloatArray:
-    """(k,) mean of ((x - μ_y)·v_k)² over all items, for directions V (d, k)."""
-    total = np.zeros(V.shape[1])
-    for rows, X in data.blocks():
-        projected = (X - moments.means[data.index[rows]]) @ V
-        total += np.einsum("ij,ij->j", projected, projected)
-    return total / data.items
+    return ClassMoments(counts, means, spread / counts, scatter, fourth, zero_rows)

@@ -21,12 +21,11 @@ from anglewise.class_moments import (
     class_moments,
     labeled_embeddings,
     unit_rows,
-    within_projection,
 )
 from anglewise.errors import InvalidInput
 from anglewise.procrustes import nuclear_norm, r2_from_norms, similarity_from_norms
 from anglewise.sampling import FloatArray
-from anglewise.weighted_loss import Metric, SelfPairs
+from anglewise.weighted_loss import Metric, SelfPairs, row_dot
 
 MAX_PAIRED_ITEMS = 10_000
 """Metrics over all pairs of items are computed up to this many items."""
@@ -130,7 +129,7 @@ def measure_classes(
 ) -> Metrics:
     """`measure` on moments already accumulated."""
     computations: dict[str, Callable[[], float]] = {
-        "nc1": lambda: nc1(data, moments),
+        "nc1": lambda: nc1(moments),
         "cdnv": lambda: cdnv(moments),
         "nc2": lambda: nc2(moments),
         "gram_distance_max": lambda: gram_distances(moments, predicted)[0],
@@ -186,7 +185,7 @@ def _centered_means(moments: ClassMoments) -> FloatArray:
     return np.where(np.abs(M) > noise, M, 0.0)
 
 
-def nc1(data: LabeledEmbeddings, moments: ClassMoments) -> float:
+def nc1(moments: ClassMoments) -> float:
     """tr(Σ_W Σ_B⁺)/C, as Σ_k v_kᵀ Σ_W v_k / s_k² over the C - 1 leading singular pairs of the means."""
     _needs_two_classes(moments)
     M = _centered_means(moments)
@@ -196,7 +195,9 @@ def nc1(data: LabeledEmbeddings, moments: ClassMoments) -> float:
     if s[0] == 0:
         raise Unavailable("all class means coincide, so there is no variation between classes")
     keep = s > max(M.shape) * EPS * s[0]
-    within = within_projection(data, moments, Vt[keep].T)
+    V = Vt[keep].T
+    # Rounding may leave -1e-17 where nothing varies; a variance is not negative.
+    within = np.maximum(row_dot(V.T @ moments.within_scatter, V.T), 0.0) / moments.items
     return float((within / s[keep] ** 2).sum() / C)
 
 
