@@ -1,0 +1,172 @@
+"""The outer loop: surrogate at A, its minimizer, exact risk there, until the certificate is small.
+
+Two or three exact evaluations are typical. When the exact risk rises and the gap does not fall, the step is
+shortened; convex combinations stay feasible.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from anglewise.certificate import (
+    dual_on_groups,
+    dual_weights,
+    make_feasible,
+    relative,
+    weighted_gap,
+)
+from anglewise.dual.partition import Partition, one_unit_per_group
+from anglewise.dual.staircase import Stair, minimize_surrogate
+from anglewise.dual.surrogate import Surrogate
+from anglewise.losses import Exponential, InfoNCE, Logistic
+from anglewise.risk import Risk, RiskEvaluation
+from anglewise.sampling import FloatArray
+
+MAX_ROUNDS = 60
+MAX_STALLED = 5
+MAX_BREAKDOWNS = 3
+SHORTENING = 0.4
+LEAST_CURVATURE_RATIO = 0.01
+
+
+@dataclass
+class Iterate:
+    """A feasible Gram matrix, its exact risk and gradient, and the scaled certificate's gap."""
+
+    A: FloatArray
+    at: RiskEvaluation
+    gap: float
+    y: FloatArray
+
+
+@dataclass
+class DualAnswer:
+    """The best point found, the rounds it took, and the columns of the dual there."""
+
+    best: Iterate
+    rounds: int
+    columns: int
+
+
+def simplex(groups_sizes: FloatArray, classes: int) -> FloatArray:
+    """The ETF's group Gram matrix."""
+    G = len(groups_sizes)
+    A = np.full((G, G), -1.0 / (classes - 1))
+    single = np.flatnonzero(groups_sizes == 1)
+    A[single, single] = 1.0
+    return A
+
+
+def look(risk: Risk, A: FloatArray) -> Iterate:
+    """The exact risk and the scaled gap at a feasible A."""
+    at = risk.evaluate(A)
+    Z, inside, y = dual_on_groups(risk.groups, at.gradient, A)
+    gap, _ = weighted_gap(risk.groups, Z, inside, dual_weights(y))
+    return Iterate(A, at, gap, y)
+
+
+def solve_dual(risk: Risk, *, tolerance: float, deadline: float) -> DualAnswer:
+    """Minimizes S over the elliptope to a relative gap of ``tolerance`` where it can.
+
+    ``deadline`` is in `time.monotonic` seconds; the best point so far is returned then.
+    """
+    return _Search(risk, tolerance, deadline).run()
+
+
+def _temperature(risk: Risk) -> float:
+    loss = risk.loss
+    assert isinstance(loss, (InfoNCE, Logistic, Exponential))
+    return loss.temperature
+
+
+class _Search:
+    def __init__(self, risk: Risk, tolerance: float, deadline: float) -> None:
+        self.risk, self.tolerance, self.deadline = risk, tolerance, deadline
+        G = len(risk.groups)
+        self.T = _temperature(risk)
+        self.model_T = self.T
+        self.tabu = np.zeros((G, G), dtype=np.bool_)
+        self._restart()
+        self.stalled = self.breakdowns = 0
+
+    def _restart(self) -> None:
+        self.partition: Partition = one_unit_per_group(self.risk.groups)
+        self.Y: FloatArray | None = None
+        self.v = np.zeros(len(self.risk.groups))
+        self.model_T = self.T
+
+    def run(self) -> DualAnswer:
+        groups = self.risk.groups
+        now = look(self.risk, simplex(groups.sizes.astype(np.float64), groups.classes))
+        best, rounds, columns = now, 0, 1
+        while rounds < MAX_ROUNDS and not self._finished(best):
+            rounds += 1
+            try:
+                stair = self._minimize(now)
+            except (FloatingPointError, np.linalg.LinAlgError, ValueError, OverflowError):
+                self._restart()
+                self.breakdowns += 1
+                self.stalled += 2
+                now = best
+                if self.breakdowns > MAX_BREAKDOWNS:
+                    break
+                continue
+            before = now
+            now = self._globalized(before, stair)
+            self._match_curvature(before, now)
+            columns = stair.Y.shape[1]
+            self.stalled = 0 if now.gap < 0.7 * best.gap else self.stalled + 1
+            if now.gap < best.gap:
+                best = now
+        return DualAnswer(best, rounds, columns)
+
+    def _finished(self, best: Iterate) -> bool:
+        return (
+            relative(self.risk, best.at.risk, best.gap) <= self.tolerance
+            or self.stalled >= MAX_STALLED
+            or time.monotonic() > self.deadline
+        )
+
+    def _minimize(self, now: Iterate) -> Stair:
+        if self.Y is None:
+            size = np.maximum(-now.y, 1e-12 * float(np.abs(now.y).max()))
+            self.Y = np.sqrt(size)[:, None]
+        scale = now.gap / max(relative(self.risk, now.at.risk, now.gap), 1e-300)
+        wanted = max(0.1 * self.tolerance * scale, 1e-3 * now.gap)
+        stair = minimize_surrogate(
+            Surrogate(self.risk, now.at, now.A, self.model_T), self.partition, self.Y,
+            np.zeros(len(self.risk.groups)), self.tabu, wanted, self.deadline,
+        )  # fmt: skip
+        self.partition, self.Y = stair.partition, stair.Y
+        return stair
+
+    def _globalized(self, before: Iterate, stair: Stair) -> Iterate:
+        A = stair.gram
+        now = look(self.risk, A)
+        for _ in range(6):
+            slack = 1e-12 * max(abs(before.at.risk), 1e-3 * before.gap)
+            if now.at.risk <= before.at.risk + slack or now.gap < 0.9 * before.gap:
+                break
+            A = before.A + SHORTENING * (A - before.A)
+            now = look(self.risk, A)
+            self.model_T = self.T
+        return now
+
+    def _match_curvature(self, before: Iterate, now: Iterate) -> None:
+        """T_s from the exact curvature over the model's along the last step."""
+        step = now.A - before.A
+        largest = float(np.abs(step).max())
+        if not 1e-9 < largest < self.T:
+            return
+        groups, model = self.risk.groups, Surrogate(self.risk, before.at, before.A, self.T)
+        pairs = groups.sizes[:, None] * self.risk.law.neighbors
+        exact = float((pairs * (now.at.gradient - before.at.gradient) * step).sum())
+        modeled = float((pairs * (model.gradient(now.A) - before.at.gradient) * step).sum())
+        if modeled > 0:
+            self.model_T = self.T / min(1.0, max(LEAST_CURVATURE_RATIO, exact / modeled)) if exact else self.T
+
+
+__all__ = ["DualAnswer", "Iterate", "make_feasible", "simplex", "solve_dual"]

@@ -1,0 +1,144 @@
+"""A model of the risk that agrees with it to first order and has an explicit dual.
+
+Around a reference Gram matrix R each row's risk is modelled as
+
+    F_g(A) = M_g log(1 - Σ_h c_gh + Σ_h c_gh e^{(A_gh - R_gh)/T_s}),    c = T_s ∂F/∂A / M,
+
+with the gradient of the exact row at R. M_g = (E w)²/E w² makes its curvature along a common shift of the row
+exact; with M = 1 it majorizes the exact risk near R. T_s = T, or a smaller temperature matched to the
+curvature seen in the last step. log m = min_v (v + m e^{-v} - 1) makes the minimizing A explicit (`kernels`).
+For the exponential loss the model is the risk itself and there is no v.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from anglewise.dual.kernels import dual_state, v_hessian
+from anglewise.dual.partition import Partition
+from anglewise.risk import Risk, RiskEvaluation
+from anglewise.sampling import FloatArray
+
+
+@dataclass
+class State:
+    """The dual function at (Y, v): the minimizing A and the sums the derivatives need.
+
+    Attributes:
+        A, X, share: (B, B) the minimizing Gram matrix, e^{(A - R)/T}, and its share (0 where clipped).
+        total, free_total: (G,) Σ_b ω c X over all and over unclipped pairs.
+        value: Φ(Y, v) at the best scale of Y; ``noise`` its rounding error.
+        gradient: (G,) ∂Φ/∂v.
+        log_scale: t, the best scale of Z being e^t; ``trace`` that of Z at this scale.
+        free: 4T ⟨N, Z⟩ over unclipped pairs, the curvature in the scale.
+        clipped: pairs at the box.
+    """
+
+    S: FloatArray
+    A: FloatArray
+    X: FloatArray
+    share: FloatArray
+    total: FloatArray
+    free_total: FloatArray
+    omega: FloatArray
+    gradient: FloatArray
+    value: float = 0.0
+    noise: float = 0.0
+    log_scale: float = 0.0
+    trace: float = 0.0
+    free: float = 0.0
+    clipped: int = 0
+
+
+class Surrogate:
+    """The model of ``risk`` around the Gram matrix ``R`` with evaluation ``at`` and temperature ``T``."""
+
+    def __init__(self, risk: Risk, at: RiskEvaluation, R: FloatArray, T: float) -> None:
+        self.risk, self.at, self.R, self.T = risk, at, R, T
+        self.bends = risk.form is not None
+        multiplicity = risk.form.multiplicity if risk.form is not None else 1.0
+        curvature = at.curvature if self.bends else np.ones(len(risk.groups))
+        self.weight = multiplicity * risk.anchor * curvature
+        # c per class pair, then for all classes of the group seen from one anchor.
+        per_anchor = multiplicity * curvature * risk.groups.proportions
+        self.c_pair = T * at.gradient / per_anchor[:, None]
+        self.c_group = risk.law.neighbors * self.c_pair
+        self._spare: list[State] = []
+
+    def gradient(self, A: FloatArray) -> FloatArray:
+        """H of the model at a group Gram matrix (as `RiskEvaluation.gradient`)."""
+        E = np.exp(np.minimum((A - self.R) / self.T, 700.0))
+        H = self.at.gradient * E
+        if not self.bends:
+            return H
+        return np.asarray(H / (1.0 + (self.c_group * (E - 1.0)).sum(axis=1))[:, None], dtype=np.float64)
+
+    def set_partition(self, partition: Partition) -> None:
+        """Sums the coefficients over the units of a partition."""
+        self.partition = partition
+        self._spare.clear()
+        if not partition.any_merged:
+            self.c, self.reference = self.c_group, self.R
+            self.excess = -self.c_group.sum(axis=1)
+            return
+        G, B, unit = len(partition.unit), len(partition), partition.unit
+        Q = np.zeros((G, B))
+        Q[np.arange(G), unit] = 1.0
+        members = Q.sum(axis=0)
+        self.reference = (Q.T @ self.R @ Q) / (members[:, None] * members)
+        spread = self.reference[np.ix_(unit, unit)] - self.R
+        free = ~partition.fixed
+        shifted = np.exp(np.minimum(np.where(free, spread, 0.0) / self.T, 700.0))
+        self.c = np.where(free, self.c_group * shifted, 0.0) @ Q
+        at_one = np.expm1(np.minimum((1.0 - self.R) / self.T, 700.0))
+        # constant part of the row minus 1, without cancellation
+        self.excess = np.where(free, -self.c_group, self.c_group * at_one).sum(axis=1)
+
+    def state(self, Y: FloatArray, v: FloatArray) -> State:
+        """The dual function at (Y, v)."""
+        p = self.partition
+        s = self._spare.pop() if self._spare else self._new_state()
+        decay = np.exp(-v)
+        np.multiply(self.weight, decay, out=s.omega)
+        s.log_scale, s.trace, free, s.clipped = dual_state(
+            Y, s.omega, self.c, p.unit, p.n, p.N, self.reference, self.T,
+            s.S, s.A, s.X, s.share, s.total, s.free_total,
+        )  # fmt: skip
+        s.free = 4.0 * self.T * free
+        pairs = float(s.total.sum())
+        if self.bends:
+            shrink, constant = np.expm1(-v), self.excess * decay
+            s.value = float(self.weight @ (v + shrink + constant)) + pairs
+            size = float(self.weight @ (np.abs(v) + np.abs(shrink) + np.abs(constant)))
+            s.gradient = -self.weight * (shrink + constant) - s.total
+        else:
+            s.value, size = pairs, 0.0
+            s.gradient = np.zeros_like(v)
+        s.noise = 1e-15 * (size + pairs + s.trace)
+        if not math.isfinite(s.value):
+            raise FloatingPointError("the dual function overflows")
+        return s
+
+    def release(self, state: State) -> None:
+        """Gives the arrays of a state back for reuse."""
+        self._spare.append(state)
+
+    def _new_state(self) -> State:
+        B, G = len(self.partition), len(self.weight)
+        S, A, X, share = np.empty((4, B, B))
+        total, free_total, omega, gradient = np.empty((4, G))
+        return State(S, A, X, share, total, free_total, omega, gradient)
+
+    def v_hessian(self, s: State, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Hessian in v at the best scale, scaled to unit diagonal, and the scaling (G,)."""
+        H, scaling = np.empty((len(v), len(v))), np.empty(len(v))
+        diagonal = self.weight * (1.0 + self.excess) * np.exp(-v) + s.total
+        p = self.partition
+        v_hessian(
+            s.omega, self.c, p.unit, s.share, diagonal, 1e-14 * self.weight, -2.0 * s.free_total, s.free,
+            p.any_merged, H, scaling,
+        )  # fmt: skip
+        return H, scaling
