@@ -2,73 +2,84 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
+from anglewise import maps
 from anglewise.errors import InvalidInput, TooLarge
-from anglewise.maps import collapse_map
+from anglewise.maps import AxisName, Quantity
 from service.computation import Computation, Outcome
 from service.routes import computation_router
 from service.schemas import Answer, InfoNCE, LossField, SamplingField, Strict
 from service.settings import Limits
 
-AxisName = Literal["majority_proportion", "negatives", "temperature", "alpha", "classes"]
-Quantity = Literal["largest_cosine", "exact_threshold", "smallest_angle_degrees"]
-
 
 class Axis(Strict):
     name: AxisName
-    values: Annotated[list[float], Field(min_length=1, fail_fast=True)]
+    values: Annotated[list[float | Literal["infinite"]], Field(min_length=1, fail_fast=True)] = Field(
+        description='"infinite" for numbers of negatives'
+    )
+
+    def build(self) -> maps.Axis:
+        return maps.Axis(
+            self.name, tuple(math.inf if value == "infinite" else float(value) for value in self.values)
+        )
 
 
 class CollapseMapRequest(Strict):
-    classes: int = Field(ge=3, description="C: one majority and C - 1 equal minorities")
+    classes: Annotated[int, Field(ge=3)] | None = Field(
+        default=None, description="C: one majority and C - 1 equal minorities; unless it is an axis"
+    )
+    majority_proportion: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="for angles, unless it is an axis"
+    )
     sampling: SamplingField = "supervised"
     loss: LossField = InfoNCE()
     x: Axis
     y: Axis
-    quantity: Quantity
+    quantity: Quantity = "largest_cosine"
 
 
 class CollapseMapAnswer(Answer):
     x: Axis
     y: Axis
-    values: list[list[float | None]] = Field(
-        description="one row per y, one column per x; null: undefined there"
-    )
+    quantity: Quantity
+    values: list[list[float | None]] = Field(description="one row per y, one column per x")
+    reasons: list[list[str | None]] = Field(description="why a value is null")
 
 
 def check(request: CollapseMapRequest, limits: Limits) -> None:
     request.loss.build()
-    if request.x.name == request.y.name:
-        raise InvalidInput(("y", "name"), "must be another parameter than that of x")
     cells = len(request.x.values) * len(request.y.values)
     if cells > limits.max_map_cells:
         raise TooLarge(("x", "values"), f"{cells} cells; a map may have at most {limits.max_map_cells}")
-    if request.classes > limits.max_classes:
+    if request.classes is not None and request.classes > limits.max_classes:
         raise TooLarge(("classes",), f"may be at most {limits.max_classes}")
+    for side, axis in (("x", request.x), ("y", request.y)):
+        if axis.name != "negatives" and "infinite" in axis.values:
+            position = axis.values.index("infinite")
+            raise InvalidInput((side, "values", position), "must be a number")
 
 
 def run(request: CollapseMapRequest, limits: Limits) -> Outcome:
-    values = collapse_map(
+    result = maps.collapse_map(
         request.classes,
         request.sampling,
         request.loss.build(),
-        (request.x.name, request.x.values),
-        (request.y.name, request.y.values),
+        request.x.build(),
+        request.y.build(),
         request.quantity,
+        majority_proportion=request.majority_proportion,
+        max_cells=limits.max_map_cells,
     )
 
     def document() -> dict[str, Any]:
-        return {"x": request.x.model_dump(), "y": request.y.model_dump(), "values": _nullable(values)}
+        axes = {"x": request.x.model_dump(), "y": request.y.model_dump()}
+        return {**axes, "quantity": result.quantity, "values": result.values, "reasons": result.reasons}
 
     return Outcome(document)
-
-
-def _nullable(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[list[float | None]]:
-    return [[value if np.isfinite(value) else None for value in row] for row in values.tolist()]
 
 
 COMPUTATION = Computation(
@@ -77,6 +88,13 @@ COMPUTATION = Computation(
     answer=CollapseMapAnswer,
     run=run,
     check=check,
+    warm_up=(
+        {
+            "classes": 3,
+            "x": {"name": "majority_proportion", "values": [0.5]},
+            "y": {"name": "temperature", "values": [1.0]},
+        },
+    ),
 )
 
 router = computation_router(

@@ -39,7 +39,8 @@ async def ready(engine: EngineDep) -> Readiness:
     """200 once a solver process has loaded its compiled code; 503 before, and while all are down."""
     workers = len(engine.pool.pids)
     if workers == 0:
-        raise Problem("not_ready", "no solver process is ready", headers={"Retry-After": "1"})
+        state = "solver processes do not start; see the log" if engine.pool.broken else "starting"
+        raise Problem("not_ready", state, headers={"Retry-After": "1"})
     return Readiness(status="ok", workers=workers)
 
 

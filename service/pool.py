@@ -91,6 +91,7 @@ class SolverPool:
         self._waiting: deque[Job] = deque()
         self._idle: deque[asyncio.Future[Job]] = deque()
         self._solvers: list[SolverProcess | None] = [None] * workers
+        self._failures = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._archives = tempfile.TemporaryDirectory(prefix="anglewise-")
         self._archive_number = 0
@@ -111,6 +112,11 @@ class SolverPool:
     def pids(self) -> list[int]:
         """Of the processes that have loaded their code and are alive."""
         return [solver.pid for solver in self._solvers if solver is not None]
+
+    @property
+    def broken(self) -> bool:
+        """Whether processes keep ending before they are ready."""
+        return self._failures > len(self._solvers)
 
     def submit(self, computation: str, body: bytes, *, archive: bool = False) -> Job:
         """Queue a computation. Cancelling its future before it is started takes it out of the queue.
@@ -140,18 +146,17 @@ class SolverPool:
                 self._idle.popleft().set_result(job)
 
     async def _keep_running(self, slot: int) -> None:
-        failures = 0
         while True:
             try:
                 async with asyncio.timeout(START_SECONDS):
                     solver = await SolverProcess.start(self._limits)
             except (OSError, EOFError) as error:  # TimeoutError and ConnectionError are OSErrors
-                failures += 1
-                pause = min(2.0**failures, MAX_PAUSE_SECONDS)
+                self._failures += 1
+                pause = min(2.0**self._failures, MAX_PAUSE_SECONDS)
                 logger.error("a solver process did not start (%r); next try in %g s", error, pause)
                 await asyncio.sleep(pause)
                 continue
-            failures = 0
+            self._failures = 0
             self._solvers[slot] = solver
             try:
                 await self._serve(solver)

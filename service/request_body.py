@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter
@@ -130,16 +131,22 @@ def _path(location: tuple[str | int, ...], kind: str, document: Any) -> list[str
     path: list[str | int] = []
     for position, part in enumerate(location):
         is_last = position == len(location) - 1
-        if isinstance(document, dict) and part in document:
-            document = document[part]  # type: ignore[index]
-        elif isinstance(document, list) and isinstance(part, int) and part < len(document):
-            document = document[part]
+        inside, value = _child(document, part)
+        if inside:
+            document = value
         elif not (is_last and kind == "missing"):
             continue
         path.append(part)
     if kind in NAME_ERRORS and isinstance(document, dict):
         path.append("name")
     return path
+
+
+def _child(document: Any, part: str | int) -> tuple[bool, Any]:
+    if isinstance(document, (dict, list)):
+        with contextlib.suppress(LookupError, TypeError):
+            return True, document[part]  # type: ignore[index]
+    return False, None
 
 
 def _require_json(request: Request) -> None:
