@@ -8,13 +8,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from anglewise.blas import single_threaded_blas
-from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups
+
+GroupRisk = Callable[[FloatArray], float]
 
 MAX_SELI_GROUPS = 1_000
 
@@ -69,32 +71,26 @@ def seli_grams(groups: Groups) -> tuple[FloatArray, FloatArray]:
     return classifiers, embeddings
 
 
-def simplex_etf(risk: Risk) -> Comparator:
-    """The simplex with the risk it has for these proportions."""
-    return Comparator(risk.value(simplex_gram(risk.groups)))
-
-
-def orthogonal_frame(risk: Risk) -> Comparator:
-    """The orthogonal frame with the risk it has for these proportions."""
-    return Comparator(risk.value(orthogonal_gram(risk.groups)))
-
-
-def seli(risk: Risk) -> SELI | None:
+def seli(groups: Groups, risk: GroupRisk) -> SELI | None:
     """The SELI geometry; ``None`` for one class or more than `MAX_SELI_GROUPS` distinct proportions."""
-    if risk.groups.classes < 2 or len(risk.groups) > MAX_SELI_GROUPS:
+    if groups.classes < 2 or len(groups) > MAX_SELI_GROUPS:
         return None
-    classifiers, embeddings = seli_grams(risk.groups)
-    return SELI(risk.value(embeddings), classifiers, embeddings)
+    classifiers, embeddings = seli_grams(groups)
+    return SELI(risk(embeddings), classifiers, embeddings)
 
 
-def comparators(risk: Risk) -> dict[str, Comparator]:
-    """All comparators by name; none for a single class."""
-    if risk.groups.classes < 2:
+def comparators(groups: Groups, risk: GroupRisk) -> dict[str, Comparator]:
+    """All comparators by name; none for a single class.
+
+    Args:
+        risk: of a (G, G) Gram matrix on groups, such as `Risk.value`.
+    """
+    if groups.classes < 2:
         return {}
     found: dict[str, Comparator | None] = {
-        "simplex_etf": simplex_etf(risk),
-        "seli": seli(risk),
-        "orthogonal_frame": orthogonal_frame(risk),
+        "simplex_etf": Comparator(risk(simplex_gram(groups))),
+        "seli": seli(groups, risk),
+        "orthogonal_frame": Comparator(risk(orthogonal_gram(groups))),
     }
     return {name: comparator for name, comparator in found.items() if comparator is not None}
 

@@ -17,8 +17,8 @@ from anglewise.blas import single_threaded_blas
 from anglewise.errors import InvalidInput
 from anglewise.sampling import FloatArray, Groups, IntArray
 
-RANK_TOLERANCE = 1e-13
-"""Eigenvalues below this fraction of the largest are dropped: rounding of the factorization."""
+ROUNDING = 1e-13
+"""Eigenvalues below this fraction of the largest are rounding of the factorization."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,42 @@ class ClassMeans:
         return np.asarray(np.clip(A, -1.0, 1.0), dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class OrthogonalMeans:
+    """Class c is the coordinate axis e_c: the frame whose means have no negative coordinate.
+
+    The interface is that of `ClassMeans`.
+    """
+
+    groups: Groups
+    dimension: int
+
+    @property
+    def rank(self) -> int:
+        """C."""
+        return self.groups.classes
+
+    @cached_property
+    def group_gram(self) -> FloatArray:
+        """(G, G) zeros, with a 1 for a single class with itself."""
+        return np.diag((self.groups.sizes == 1).astype(np.float64))
+
+    @cached_property
+    def group_means(self) -> FloatArray:
+        """(G, dimension) mean of the axes of each group."""
+        means = np.zeros((len(self.groups), self.dimension))
+        means[self.groups.index, np.arange(self.rank)] = 1 / self.groups.sizes[self.groups.index]
+        return means
+
+    def mean_rows(self, start: int, stop: int) -> FloatArray:
+        """(stop - start, dimension) class means of classes start … stop - 1."""
+        return np.eye(stop - start, self.dimension, start)
+
+    def gram_rows(self, start: int, stop: int) -> FloatArray:
+        """(stop - start, C) rows of the identity."""
+        return np.eye(stop - start, self.rank, start)
+
+
 def simplex_vertex(n: int, position: int) -> FloatArray:
     """(n - 1,) vertex i of n vectors with inner products δ_ij - 1/n (the columns of the Helmert matrix)."""
     j = np.arange(1, n, dtype=np.float64)
@@ -93,13 +129,13 @@ def class_means(
     group_gram: FloatArray,
     *,
     dimension: int | None = None,
-    rank_tolerance: float = RANK_TOLERANCE,
+    rank_tolerance: float = 0.0,
 ) -> ClassMeans:
     """Factors a Gram matrix on groups into unit class means.
 
-    Eigenvalues up to ``rank_tolerance`` times the largest are dropped and every mean is scaled back to
-    length one, so the means reproduce ``group_gram`` up to the eigenvalues dropped. Coordinates are ordered
-    by eigenvalue, each with its largest component positive: the answer is the same on every run.
+    Eigenvalues up to ``rank_tolerance``, or of the size of rounding, are dropped and every mean is scaled
+    back to length one, so the means reproduce ``group_gram`` up to the eigenvalues dropped. Coordinates are
+    ordered by eigenvalue, each with its largest component positive: the answer is the same on every run.
 
     Args:
         group_gram: (G, G), positive semidefinite on classes; the diagonal is the inner product of two
@@ -110,7 +146,7 @@ def class_means(
         InvalidInput: ``dimension`` is below the rank.
     """
     values, vectors, inside = _spectrum(groups, group_gram)
-    floor = rank_tolerance * max(float(values[0]), float(inside.max()))
+    floor = max(rank_tolerance, ROUNDING * max(float(values[0]), float(inside.max())))
     kept = values > floor
     coordinates = vectors[:, kept] * np.sqrt(values[kept]) / np.sqrt(groups.sizes)[:, None]
     spread = np.sqrt(np.where(inside > floor, inside, 0.0))
