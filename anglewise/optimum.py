@@ -25,7 +25,6 @@ from anglewise.closed_forms import orthogonal_frame, point
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.factor import minimize_factored
 from anglewise.geometry import GroupSolution
-from anglewise.hinge import minimize_hinge
 from anglewise.losses import InfoNCE, Loss, SquaredHinge, Triplet
 from anglewise.means import expand_rows
 from anglewise.reference import solve_reference
@@ -181,6 +180,8 @@ def _check_factored(groups: Groups, field: tuple[str, ...], solver: str) -> None
 def _solve(
     groups: Groups, sampling: Sampling, loss: Loss, solver: Solver, tolerance: float, time_limit: float | None
 ) -> GroupSolution:
+    from anglewise.hinge import minimize_hinge
+
     if solver == "cvxpy":
         return solve_reference(groups, sampling, loss, tolerance=tolerance)
     method = minimize_hinge if isinstance(loss, (SquaredHinge, Triplet)) else minimize_risk
