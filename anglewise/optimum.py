@@ -180,9 +180,10 @@ def _check_factored(groups: Groups, field: tuple[str, ...], solver: str) -> None
 def _solve(
     groups: Groups, sampling: Sampling, loss: Loss, solver: Solver, tolerance: float, time_limit: float | None
 ) -> GroupSolution:
-    from anglewise.hinge import minimize_hinge
-
     if solver == "cvxpy":
         return solve_reference(groups, sampling, loss, tolerance=tolerance)
-    method = minimize_hinge if isinstance(loss, (SquaredHinge, Triplet)) else minimize_risk
-    return method(groups, sampling, loss, tolerance=tolerance, time_limit=time_limit)
+    if isinstance(loss, (SquaredHinge, Triplet)):
+        from anglewise.hinge import minimize_hinge
+
+        return minimize_hinge(groups, sampling, loss, tolerance=tolerance, time_limit=time_limit)
+    return minimize_risk(groups, sampling, loss, tolerance=tolerance, time_limit=time_limit)
