@@ -105,35 +105,44 @@ def minimize_factored(
     deadline = None if time_limit is None else begun + time_limit
     C = len(proportions)
     risk = TiltedRisk(proportions, sampling, loss)
+    d = min(dimension or C, C)
     with single_threaded_blas():
-        bound = _ConvexBound(proportions, sampling, loss, start_gram, lower_bound, tolerance, deadline)
-        if min(dimension or C, C) == 1:
-            search = _on_a_line(proportions, sampling, loss, seed, deadline)
-        else:
-            d = min(dimension or C, C)
-            search = _search(_objective(risk, loss, bound), bound, d, starts, seed, deadline)
-    means = search.means
-    gram = means @ means.T
-    np.fill_diagonal(gram, 1.0)
-    gram = np.clip((gram + gram.T) / 2, -1.0, 1.0)
-    value = risk.value(gram)
-    if not math.isfinite(value):
-        raise NumericalFailure("no start led to a finite risk")
-    lowest = value if search.exact else min(bound.at(gram), value)
-    padded = np.zeros((C, dimension or means.shape[1]))
-    padded[:, : means.shape[1]] = means
+        search = _on_a_line(proportions, sampling, loss, seed, deadline) if d == 1 else None
+        bound = None
+        if search is None or not search.exact:
+            bound = _ConvexBound(proportions, sampling, loss, start_gram, lower_bound, tolerance, deadline)
+            search = search or _search(_objective(risk, loss, bound), bound, d, starts, seed, deadline)
+        gram = _gram(search.means)
+        value = risk.value(gram)
+        if not math.isfinite(value):
+            raise NumericalFailure("no start led to a finite risk")
+        lowest = value if bound is None else min(bound.at(gram), value)
+    padded = np.zeros((C, dimension or d))
+    padded[:, :d] = search.means
     return FactorSolution(
         gram=gram,
         means=padded,
         risk=value,
         lower_bound=lowest,
-        certified=relative(bound.risk, value, value - lowest) <= tolerance,
+        certified=relative(plain_risk(proportions, sampling, loss), value, value - lowest) <= tolerance,
         exact=search.exact,
         gradient_norm=search.gradient_norm,
         starts=search.starts,
         evaluations=search.evaluations,
         seconds=time.monotonic() - begun,
     )
+
+
+def _gram(U: FloatArray) -> FloatArray:
+    A = np.clip(U @ U.T, -1.0, 1.0)
+    np.fill_diagonal(A, 1.0)
+    return np.asarray(A, dtype=np.float64)
+
+
+def plain_risk(proportions: FloatArray, sampling: Sampling, loss: Loss) -> Risk:
+    """The convex risk on all classes: the same loss without hardness."""
+    plain = dataclasses.replace(loss, hardness=0.0)
+    return Risk(single_class_groups(proportions), sampling, plain)
 
 
 @dataclass(frozen=True)
@@ -158,10 +167,9 @@ class _ConvexBound:
         tolerance: float,
         deadline: float | None,
     ) -> None:
-        self.plain = dataclasses.replace(loss, hardness=0.0)
         self.hard = loss.hardness > 0
-        self.classes = single_class_groups(proportions)
-        self.risk = Risk(self.classes, sampling, self.plain)
+        self.risk = plain_risk(proportions, sampling, loss)
+        self.classes = self.risk.groups
         self.tolerance = tolerance
         if gram is None:
             gram = self._descend(proportions, sampling, deadline)
@@ -178,7 +186,7 @@ class _ConvexBound:
         A0 = np.full((G, G), -1 / max(groups.classes - 1, 1))
         np.fill_diagonal(A0, np.where(groups.sizes > 1, np.diag(A0), 1.0))
         half = None if deadline is None else (time.monotonic() + deadline) / 2
-        problem = Risk(groups, sampling, self.plain)
+        problem = Risk(groups, sampling, self.risk.loss)
         A, _ = factor_descent(groups, problem.value_and_gradient, A0, deadline=half)
         full = A[np.ix_(groups.index, groups.index)]
         np.fill_diagonal(full, 1.0)
@@ -198,9 +206,7 @@ def _objective(risk: TiltedRisk, loss: Loss, bound: _ConvexBound) -> Objective:
     evaluate = risk.value_and_gradient if loss.hardness > 0 else bound.risk.value_and_gradient
 
     def objective(U: FloatArray) -> tuple[float, FloatArray]:
-        A = np.clip(U @ U.T, -1.0, 1.0)
-        np.fill_diagonal(A, 1.0)
-        value, H = evaluate(A)
+        value, H = evaluate(_gram(U))
         return value, (H + H.T) @ U
 
     return objective

@@ -81,12 +81,12 @@ def factor_descent(
 
     Args:
         A0: (G, G) start.
-        rank: of the factor, at most 40 by default: min(G, 40).
+        rank: of the factor, min(G, 100) by default.
 
     Returns:
         (G, G) Gram matrix, feasible by construction, and the minimum in the factor.
     """
-    r = min(len(groups), 40) if rank is None else rank
+    r = min(len(groups), 100) if rank is None else rank
     minimum = minimize_on_spheres(
         factor_objective(groups, value_and_gradient),
         factor_of(groups, A0, r, seed=seed),

@@ -85,9 +85,7 @@ def minimize_on_spheres(
     start = _evaluate(clock, _normalize(U0))
     point = _quasi_newton(clock, start, max_iterations)
     point = _newton(clock, point, newton_steps)
-    return SphereMinimum(
-        point.U, point.value, _scaled_norm(point.gradient, _weights(point)), clock.evaluations
-    )
+    return SphereMinimum(point.U, point.value, _scaled_norm(point, _weights(point)), clock.evaluations)
 
 
 class _Clock:
@@ -108,11 +106,14 @@ class _Clock:
 def _weights(point: _Point) -> FloatArray:
     """(n, 1) row curvatures, the natural metric when some rows matter a million times more than others."""
     size = np.abs(point.radial)
-    return np.asarray(np.maximum(size, SMALLEST_WEIGHT * size.max() + 1e-300)[:, None], dtype=np.float64)
+    # Where f is stationary in the Gram matrix itself the radial part vanishes and |f| sets the scale.
+    floor = SMALLEST_WEIGHT * size.max() + 1e-9 * abs(point.value) / len(size) + 1e-300
+    return np.asarray(np.maximum(size, floor)[:, None], dtype=np.float64)
 
 
-def _scaled_norm(gradient: FloatArray, weights: FloatArray) -> float:
-    return math.sqrt(float((gradient * gradient / weights).sum() / weights.sum()))
+def _scaled_norm(point: _Point, weights: FloatArray) -> float:
+    scale = max(float(weights.sum()), 1e-6 * abs(point.value))
+    return math.sqrt(float((point.gradient * point.gradient / weights).sum() / scale))
 
 
 def _quasi_newton(clock: _Clock, start: _Point, max_iterations: int) -> _Point:
@@ -156,7 +157,7 @@ def _newton(clock: _Clock, point: _Point, steps: int) -> _Point:
     radius = 0.3
     for _ in range(steps):
         weights = _weights(point)
-        norm = _scaled_norm(point.gradient, weights)
+        norm = _scaled_norm(point, weights)
         if norm < ROUNDING or radius < 1e-12 or clock.expired:
             break
         step, decrease = _truncated_newton_step(clock, point, weights, radius)
@@ -167,7 +168,7 @@ def _newton(clock: _Clock, point: _Point, steps: int) -> _Point:
             ratio = gained / decrease
             accept = ratio > 0.1
         else:  # values no longer tell: judge by the gradient
-            accept = gained > -10 * noise and _scaled_norm(trial.gradient, weights) < 0.9 * norm
+            accept = gained > -10 * noise and _scaled_norm(trial, weights) < 0.9 * norm
             ratio = 1.0 if accept else 0.0
         if accept:
             point = trial
