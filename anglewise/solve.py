@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 
+from anglewise.barrier import MAX_GROUPS as MAX_BARRIER_GROUPS
+from anglewise.barrier import minimize_by_barrier
 from anglewise.blas import single_threaded_blas
-from anglewise.certificate import certify
+from anglewise.certificate import certify, make_feasible, relative
 from anglewise.dual import solve_dual
 from anglewise.dual.method import simplex
 from anglewise.errors import InvalidInput
-from anglewise.geometry import GroupSolution, SolverReport
+from anglewise.geometry import Certificate, GroupSolution, SolverReport
+from anglewise.linear_risk import is_linear, minimize_linear
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups, Sampling
@@ -54,26 +59,88 @@ def minimize_risk(
     deadline = math.inf if time_limit is None else start + time_limit
     risk = Risk(groups, sampling, loss)
     threads = single_threaded_blas() if len(groups) < THREADED_BLAS_GROUPS else nullcontext()
-    with threads:
-        closed = _closed_form(groups)
-        if closed is not None:
-            gram, method, rounds = *closed, 0
-            value, H = risk.value_and_gradient(gram)
-        else:
-            answer = solve_dual(risk, tolerance=min(tolerance, INNER_TOLERANCE), deadline=deadline)
-            gram, rounds = answer.best.A, answer.rounds
-            value, H = answer.best.at.risk, answer.best.at.gradient
-            method = f"dual of rank {answer.columns}"
-        certificate = certify(risk, value, H, gram, tolerance=tolerance)
+    # Overflow is caught by value: every result is checked to be finite.
+    with threads, np.errstate(all="ignore"):
+        found = _Finder(risk, tolerance, deadline).find()
     unique, warnings = _uniqueness(groups, loss)
+    certificate = found.certificate
     if not certificate.certified:
         late = " The time limit was reached." if time.monotonic() > deadline else ""
         warnings = (
             *warnings,
             f"The relative gap {certificate.relative_gap:.1e} is above the tolerance {tolerance:.1e}.{late}",
         )
-    report = SolverReport(method, rounds, len(groups), time.monotonic() - start)
-    return GroupSolution(gram, value, certificate, report, unique, warnings)
+    report = SolverReport(found.method, found.iterations, len(groups), time.monotonic() - start)
+    return GroupSolution(found.gram, found.risk, certificate, report, unique, warnings)
+
+
+@dataclass(frozen=True)
+class _Found:
+    gram: FloatArray
+    risk: float
+    certificate: Certificate
+    method: str
+    iterations: int
+
+
+class _Finder:
+    """Tries the methods in turn until one is certified, and keeps the best point."""
+
+    def __init__(self, risk: Risk, tolerance: float, deadline: float) -> None:
+        self.risk, self.tolerance, self.deadline = risk, tolerance, deadline
+        self.aim = min(tolerance, INNER_TOLERANCE)
+
+    def find(self) -> _Found:
+        groups = self.risk.groups
+        closed = _closed_form(groups)
+        if closed is not None:
+            return self._certified(*closed, 0)
+        best = self._certified(simplex(groups.sizes.astype(np.float64), groups.classes), "simplex ETF", 0)
+        for method in self._methods():
+            try:
+                new = method(best)
+            except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+                continue
+            if new.certificate.gap < best.certificate.gap:
+                best = new
+            if best.certificate.certified or time.monotonic() > self.deadline:
+                break
+        return best
+
+    def _methods(self) -> list[Callable[[_Found], _Found]]:
+        methods: list[Callable[[_Found], _Found]] = [self._dual]
+        if is_linear(self.risk.loss):
+            methods.insert(0, self._linear)
+        if len(self.risk.groups) <= MAX_BARRIER_GROUPS:
+            methods.append(self._barrier)
+        return methods
+
+    def _dual(self, best: _Found) -> _Found:
+        answer = solve_dual(self.risk, tolerance=self.aim, deadline=self.deadline)
+        at = answer.best.at
+        method = f"dual of rank {answer.columns}"
+        return self._judged(answer.best.A, at.risk, at.gradient, method, answer.rounds)
+
+    def _linear(self, best: _Found) -> _Found:
+        A, steps = minimize_linear(self.risk, gap=self._wanted(best), deadline=self.deadline)
+        return self._certified(A, "interior point (linear risk)", steps)
+
+    def _barrier(self, best: _Found) -> _Found:
+        A, steps = minimize_by_barrier(self.risk, best.gram, gap=self._wanted(best), deadline=self.deadline)
+        return self._certified(A, "barrier Newton", best.iterations + steps)
+
+    def _wanted(self, best: _Found) -> float:
+        """The gap to aim at, in units of the risk."""
+        return 0.3 * self.aim / relative(self.risk, best.risk, 1.0)
+
+    def _certified(self, A: FloatArray, method: str, iterations: int) -> _Found:
+        A = make_feasible(self.risk.groups, A)
+        value, H = self.risk.value_and_gradient(A)
+        return self._judged(A, value, H, method, iterations)
+
+    def _judged(self, A: FloatArray, value: float, H: FloatArray, method: str, iterations: int) -> _Found:
+        certificate = certify(self.risk, value, H, A, tolerance=self.tolerance)
+        return _Found(A, value, certificate, method, iterations)
 
 
 def _closed_form(groups: Groups) -> tuple[FloatArray, str] | None:
@@ -88,8 +155,7 @@ def _closed_form(groups: Groups) -> tuple[FloatArray, str] | None:
 
 def _uniqueness(groups: Groups, loss: Loss) -> tuple[bool, tuple[str, ...]]:
     """With α = 0 and one negative the risk is linear in A, and four or more classes may move freely."""
-    linear = isinstance(loss, InfoNCE) and loss.alpha == 0 and loss.negatives == 1
-    if not linear or groups.classes <= 3:
+    if not is_linear(loss) or groups.classes <= 3:
         return True, ()
     return False, (
         "With alpha = 0 and one negative the risk is linear in the Gram matrix: "

@@ -73,11 +73,12 @@ def random_problems(count: int, seed: int, largest: int = 8000) -> Iterator[Rand
 def describe(problem: RandomProblem, solution: GroupSolution) -> str:
     """One line on a problem and its answer."""
     loss, groups = problem.loss, problem.groups
+    gap, seconds = solution.certificate.relative_gap, solution.report.seconds
     return (
         f"{problem.family:9} C={groups.classes:<5} G={len(groups):<4} {problem.sampling:12} "
         f"k={loss.negatives:<8g} {loss.reduction:4} T={loss.temperature:<8.4g} alpha={loss.alpha:g} "
         f"imbalance={groups.proportions[0] / groups.proportions[-1]:.2g} "
-        f"gap={solution.certificate.relative_gap:.2e} {solution.report.seconds:.2f} s {solution.report.method}"
+        f"gap={gap:.2e} {seconds:.2f} s {solution.report.method}"
     )
 
 

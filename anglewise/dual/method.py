@@ -20,8 +20,7 @@ from anglewise.certificate import (
 )
 from anglewise.dual.partition import Partition, one_unit_per_group
 from anglewise.dual.staircase import Stair, minimize_surrogate
-from anglewise.dual.surrogate import Surrogate
-from anglewise.losses import Exponential, InfoNCE, Logistic
+from anglewise.dual.surrogate import Surrogate, temperature
 from anglewise.risk import Risk, RiskEvaluation
 from anglewise.sampling import FloatArray
 
@@ -76,18 +75,11 @@ def solve_dual(risk: Risk, *, tolerance: float, deadline: float) -> DualAnswer:
     return _Search(risk, tolerance, deadline).run()
 
 
-def _temperature(risk: Risk) -> float:
-    loss = risk.loss
-    assert isinstance(loss, (InfoNCE, Logistic, Exponential))
-    return loss.temperature
-
-
 class _Search:
     def __init__(self, risk: Risk, tolerance: float, deadline: float) -> None:
         self.risk, self.tolerance, self.deadline = risk, tolerance, deadline
         G = len(risk.groups)
-        self.T = _temperature(risk)
-        self.model_T = self.T
+        self.T = temperature(risk)
         self.tabu = np.zeros((G, G), dtype=np.bool_)
         self._restart()
         self.stalled = self.breakdowns = 0
@@ -96,7 +88,7 @@ class _Search:
         self.partition: Partition = one_unit_per_group(self.risk.groups)
         self.Y: FloatArray | None = None
         self.v = np.zeros(len(self.risk.groups))
-        self.model_T = self.T
+        self.stretch = 1.0
 
     def run(self) -> DualAnswer:
         groups = self.risk.groups
@@ -137,7 +129,7 @@ class _Search:
         scale = now.gap / max(relative(self.risk, now.at.risk, now.gap), 1e-300)
         wanted = max(0.1 * self.tolerance * scale, 1e-3 * now.gap)
         stair = minimize_surrogate(
-            Surrogate(self.risk, now.at, now.A, self.model_T), self.partition, self.Y,
+            Surrogate(self.risk, now.at, now.A, self.stretch), self.partition, self.Y,
             np.zeros(len(self.risk.groups)), self.tabu, wanted, self.deadline,
         )  # fmt: skip
         self.partition, self.Y = stair.partition, stair.Y
@@ -152,7 +144,7 @@ class _Search:
                 break
             A = before.A + SHORTENING * (A - before.A)
             now = look(self.risk, A)
-            self.model_T = self.T
+            self.stretch = 1.0
         return now
 
     def _match_curvature(self, before: Iterate, now: Iterate) -> None:
@@ -161,12 +153,12 @@ class _Search:
         largest = float(np.abs(step).max())
         if not 1e-9 < largest < self.T:
             return
-        groups, model = self.risk.groups, Surrogate(self.risk, before.at, before.A, self.T)
+        groups, model = self.risk.groups, Surrogate(self.risk, before.at, before.A)
         pairs = groups.sizes[:, None] * self.risk.law.neighbors
         exact = float((pairs * (now.at.gradient - before.at.gradient) * step).sum())
         modeled = float((pairs * (model.gradient(now.A) - before.at.gradient) * step).sum())
         if modeled > 0:
-            self.model_T = self.T / min(1.0, max(LEAST_CURVATURE_RATIO, exact / modeled)) if exact else self.T
+            self.stretch = 1.0 / min(1.0, max(LEAST_CURVATURE_RATIO, exact / modeled))
 
 
 __all__ = ["DualAnswer", "Iterate", "make_feasible", "simplex", "solve_dual"]

@@ -25,6 +25,7 @@ from anglewise.sampling import FloatArray
 MAX_CYCLES = 60
 MAX_COLUMNS = 12
 INDEFINITE = 1e-11
+DEFINITE = 1e-13
 
 
 @dataclass
@@ -62,11 +63,11 @@ def minimize_surrogate(
     best: Stair | None = None
     for _ in range(MAX_CYCLES):
         s.set_partition(partition)
-        point = ascend(s, Y, v, 0.1 * tolerance, deadline)
-        stair, least, direction = _feasible(s, point, tolerance)
+        point = ascend(s, Y, v, 0.1 * tolerance / s.stretch, deadline)
+        stair, least, direction = _feasible(s, point)
         if stair.gap > tolerance:
             point = ascend(s, point.Y, point.v, 0.0, deadline)
-            stair, least, direction = _feasible(s, point, tolerance)
+            stair, least, direction = _feasible(s, point)
         if best is None or stair.gap < best.gap:
             best = stair
         if best.gap <= tolerance or time.monotonic() > deadline:
@@ -89,12 +90,12 @@ def minimize_surrogate(
     return best
 
 
-def _feasible(s: Surrogate, point: DualPoint, tolerance: float) -> tuple[Stair, float, FloatArray]:
+def _feasible(s: Surrogate, point: DualPoint) -> tuple[Stair, float, FloatArray]:
     """The point made feasible, with its estimated gap; λ_min of A on units and its direction per class."""
     p, A = s.partition, point.state.A
     M = p.unit_matrix(A)
     inside = float(np.where(p.n > 1, 1.0 - np.diag(A), math.inf).min())
-    least, direction = -0.5 * tolerance / max(point.state.trace, 1e-300), np.empty(0)
+    least, direction = -DEFINITE, np.empty(0)
     if not (inside > least and shifted_is_definite(M, -least)):
         least, direction = smallest_pair(M)
         direction = direction / np.sqrt(p.n)
@@ -102,7 +103,7 @@ def _feasible(s: Surrogate, point: DualPoint, tolerance: float) -> tuple[Stair, 
     shift = max(0.0, -least) * (1.0 + 1e-10)
     gram = p.expand(np.clip(A / (1.0 + shift), -1.0, 1.0))
     # Unmerged, strong duality holds: only the repair costs something.
-    gap = _model_gap(s, gram) if p.any_merged else shift * point.state.trace
+    gap = _model_gap(s, gram) if p.any_merged else shift * point.state.trace * s.stretch
     return Stair(gap, gram, p, point.Y, point.v), least, direction
 
 
@@ -116,9 +117,9 @@ def _unclipped(s: Surrogate, point: DualPoint) -> FloatArray:
     """R + T log(2 T N Z / (S + Sᵀ)), the inner products before the box."""
     p = s.partition
     x = 2.0 * s.T * p.N * (point.Y @ point.Y.T)
-    S2 = np.where(p.active, point.state.S + point.state.S.T, 1.0)
-    positive_pairs = p.active & (x > 0)
-    ratio = np.where(positive_pairs, x / S2, 1.0)
+    S2 = point.state.S + point.state.S.T
+    positive_pairs = p.active & (x > 0) & (S2 > 0)
+    ratio = np.where(positive_pairs, x, 1.0) / np.where(positive_pairs, S2, 1.0)
     raw = np.where(positive_pairs, s.reference + s.T * np.log(ratio), -1e9)
     return np.where(p.active, raw, 1.0)
 

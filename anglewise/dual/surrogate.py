@@ -2,12 +2,13 @@
 
 Around a reference Gram matrix R each row's risk is modelled as
 
-    F_g(A) = M_g log(1 - Σ_h c_gh + Σ_h c_gh e^{(A_gh - R_gh)/T_s}),    c = T_s ∂F/∂A / M,
+    F_g(A) = M_g log(1 - Σ_h c_gh + Σ_h c_gh e^{(A_gh - R_gh)/T_s}),    c = T ∂F/∂A / M,
 
-with the gradient of the exact row at R. M_g = (E w)²/E w² makes its curvature along a common shift of the row
-exact; with M = 1 it majorizes the exact risk near R. T_s = T, or a smaller temperature matched to the
-curvature seen in the last step. log m = min_v (v + m e^{-v} - 1) makes the minimizing A explicit (`kernels`).
-For the exponential loss the model is the risk itself and there is no v.
+with T/T_s times the gradient of the exact row at R; the common factor T/T_s moves no minimizer.
+M_g = (E w)²/E w² makes its curvature along a common shift of the row exact; with M = 1 it majorizes the exact
+risk near R. T_s is T, or a larger temperature matched to the curvature seen in the last step.
+log m = min_v (v + m e^{-v} - 1) makes the minimizing A explicit (`kernels`). For the exponential loss the
+model is the risk itself and there is no v.
 """
 
 from __future__ import annotations
@@ -19,8 +20,16 @@ import numpy as np
 
 from anglewise.dual.kernels import dual_state, v_hessian
 from anglewise.dual.partition import Partition
+from anglewise.losses import Exponential, InfoNCE, Logistic
 from anglewise.risk import Risk, RiskEvaluation
 from anglewise.sampling import FloatArray
+
+
+def temperature(risk: Risk) -> float:
+    """T of a loss that has one."""
+    loss = risk.loss
+    assert isinstance(loss, (InfoNCE, Logistic, Exponential))
+    return loss.temperature
 
 
 @dataclass
@@ -54,10 +63,15 @@ class State:
 
 
 class Surrogate:
-    """The model of ``risk`` around the Gram matrix ``R`` with evaluation ``at`` and temperature ``T``."""
+    """The model of ``risk`` around the Gram matrix ``R`` with evaluation ``at``.
 
-    def __init__(self, risk: Risk, at: RiskEvaluation, R: FloatArray, T: float) -> None:
-        self.risk, self.at, self.R, self.T = risk, at, R, T
+    ``T`` is T_s, ``stretch`` T_s/T: what one unit of the model is worth in units of the risk.
+    """
+
+    def __init__(self, risk: Risk, at: RiskEvaluation, R: FloatArray, stretch: float = 1.0) -> None:
+        self.risk, self.at, self.R, self.stretch = risk, at, R, stretch
+        T = temperature(risk)
+        self.T = stretch * T
         self.bends = risk.form is not None
         multiplicity = risk.form.multiplicity if risk.form is not None else 1.0
         curvature = at.curvature if self.bends else np.ones(len(risk.groups))
@@ -69,7 +83,7 @@ class Surrogate:
         self._spare: list[State] = []
 
     def gradient(self, A: FloatArray) -> FloatArray:
-        """H of the model at a group Gram matrix (as `RiskEvaluation.gradient`)."""
+        """H of the model at a group Gram matrix, in units of the risk (as `RiskEvaluation.gradient`)."""
         E = np.exp(np.minimum((A - self.R) / self.T, 700.0))
         H = self.at.gradient * E
         if not self.bends:
