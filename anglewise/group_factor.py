@@ -66,6 +66,16 @@ def factor_objective(groups: Groups, value_and_gradient: ValueAndGradient) -> Ob
     return objective
 
 
+def row_curvature(groups: Groups, H: FloatArray) -> FloatArray:
+    """(G,) slope of the row of every group, times the smallest |cosine| that an optimum can have throughout.
+
+    The multiplier of |u_g| = 1 vanishes for groups whose classes stay apart, so it is no scale for them.
+    """
+    n = groups.sizes.astype(np.float64)
+    neighbors = np.tile(n, (len(n), 1)) - np.eye(len(n))
+    return np.asarray(n * (neighbors * (H + H.T)).sum(axis=1) / max(groups.classes - 1, 1), dtype=np.float64)
+
+
 def factor_descent(
     groups: Groups,
     value_and_gradient: ValueAndGradient,
@@ -92,6 +102,7 @@ def factor_descent(
         factor_of(groups, A0, r, seed=seed),
         max_iterations=max_iterations,
         newton_steps=newton_steps,
+        curvature=row_curvature(groups, value_and_gradient(A0)[1]),
         deadline=deadline,
     )
     return gram_of(groups, minimum.U), minimum

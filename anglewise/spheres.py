@@ -71,6 +71,7 @@ def minimize_on_spheres(
     *,
     max_iterations: int = 500,
     newton_steps: int = 30,
+    curvature: FloatArray | None = None,
     deadline: float | None = None,
 ) -> SphereMinimum:
     """A local minimizer near ``U0``; f never rises above f(U0) by more than rounding.
@@ -79,20 +80,29 @@ def minimize_on_spheres(
         U0: (n, d) start, normalized here.
         max_iterations: of the quasi-Newton phase.
         newton_steps: of the second phase.
+        curvature: (n,) rough curvature of f along each row where the radial slope does not tell it.
         deadline: ``time.monotonic()`` after which the best point so far is returned.
     """
-    clock = _Clock(objective, deadline)
+    clock = _Clock(objective, deadline, 0.0 if curvature is None else curvature)
     start = _evaluate(clock, _normalize(U0))
     point = _quasi_newton(clock, start, max_iterations)
     point = _newton(clock, point, newton_steps)
-    return SphereMinimum(point.U, point.value, _scaled_norm(point, _weights(point)), clock.evaluations)
+    return SphereMinimum(point.U, point.value, _scaled_norm(point, clock.weights(point)), clock.evaluations)
 
 
 class _Clock:
-    """The objective, counted, with a time limit."""
+    """The objective, counted, with a time limit and the natural metric of its rows."""
 
-    def __init__(self, objective: Objective, deadline: float | None) -> None:
-        self.objective, self.deadline, self.evaluations = objective, deadline, 0
+    def __init__(self, objective: Objective, deadline: float | None, curvature: FloatArray | float) -> None:
+        self.objective, self.deadline, self.curvature = objective, deadline, curvature
+        self.evaluations = 0
+
+    def weights(self, point: _Point) -> FloatArray:
+        """(n, 1) row curvatures; some rows may matter a million times more than others."""
+        size = np.maximum(np.abs(point.radial), self.curvature)
+        # Where f is stationary in the Gram matrix itself the radial part vanishes and |f| sets the scale.
+        floor = SMALLEST_WEIGHT * size.max() + 1e-9 * abs(point.value) / len(size) + 1e-300
+        return np.asarray(np.maximum(size, floor)[:, None], dtype=np.float64)
 
     def __call__(self, U: FloatArray) -> tuple[float, FloatArray]:
         self.evaluations += 1
@@ -101,14 +111,6 @@ class _Clock:
     @property
     def expired(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
-
-
-def _weights(point: _Point) -> FloatArray:
-    """(n, 1) row curvatures, the natural metric when some rows matter a million times more than others."""
-    size = np.abs(point.radial)
-    # Where f is stationary in the Gram matrix itself the radial part vanishes and |f| sets the scale.
-    floor = SMALLEST_WEIGHT * size.max() + 1e-9 * abs(point.value) / len(size) + 1e-300
-    return np.asarray(np.maximum(size, floor)[:, None], dtype=np.float64)
 
 
 def _scaled_norm(point: _Point, weights: FloatArray) -> float:
@@ -120,7 +122,7 @@ def _quasi_newton(clock: _Clock, start: _Point, max_iterations: int) -> _Point:
     """L-BFGS in V with u_i = v_i/|v_i|; the lengths |v_i|, which f ignores, act as the metric."""
     if max_iterations <= 0:
         return start
-    weights = _weights(start)
+    weights = clock.weights(start)
     unit = float(weights.sum())
     best = [start]
 
@@ -156,7 +158,7 @@ def _newton(clock: _Clock, point: _Point, steps: int) -> _Point:
     """Trust-region Newton: truncated conjugate gradients on differences of gradients."""
     radius = 0.3
     for _ in range(steps):
-        weights = _weights(point)
+        weights = clock.weights(point)
         norm = _scaled_norm(point, weights)
         if norm < ROUNDING or radius < 1e-12 or clock.expired:
             break

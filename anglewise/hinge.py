@@ -1,0 +1,233 @@
+"""The optimal class geometry of the squared hinge and triplet losses, which are not strictly convex.
+
+    S(A) = collisions + Σ_{i≠j} ω_ij φ(A_ij + b),   φ(x) = max(0, x)² or max(0, x),   b = m - 1.
+
+With a margin m ≤ C/(C-1) the simplex makes every term zero, and so does any geometry with all A_ij ≤ -b.
+Larger margins are solved on a factor of the group Gram matrix. The squared hinge is smooth: Newton steps and
+the usual certificate. The triplet loss is piecewise linear; max(0, x) = max_{0≤g≤1} g x gives for any slopes g
+
+    S(B) ≥ collisions + Σ ω_ij g_ij b + min_B Σ ω_ij g_ij B_ij                                       (dual)
+
+on the whole elliptope. The slopes are found by the proximal method of multipliers [Rockafellar1976],
+
+    minimize Σ ω_ij max_{0≤g≤1} [g x_ij - (μ/2)(g - g_ij)²] over A,   then  g_ij ← clip(g_ij + x_ij/μ, 0, 1),
+
+whose steps are smooth problems and whose limit is exact, kinks included.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from anglewise.blas import single_threaded_blas
+from anglewise.certificate import (
+    certify,
+    dual_on_groups,
+    dual_weights,
+    make_feasible,
+    min_gram_eigenvalue,
+    relative,
+    weighted_gap,
+)
+from anglewise.errors import InvalidInput
+from anglewise.geometry import Certificate, GroupSolution, SolverReport
+from anglewise.group_factor import ValueAndGradient, factor_objective, factor_of, gram_of, row_curvature
+from anglewise.losses import SquaredHinge, Triplet
+from anglewise.risk import Risk, multiplicity
+from anglewise.sampling import FloatArray, Groups, Sampling
+from anglewise.spheres import minimize_on_spheres
+
+MAX_RANK = 200
+MAX_ROUNDS = 40
+FIRST_SMOOTHING, LAST_SMOOTHING = 0.3, 1e-5
+
+
+def minimize_hinge(
+    groups: Groups,
+    sampling: Sampling,
+    loss: SquaredHinge | Triplet,
+    *,
+    tolerance: float = 1e-8,
+    time_limit: float | None = None,
+) -> GroupSolution:
+    """The optimal group Gram matrix with its certificate.
+
+    Args:
+        tolerance: bound on the relative gap to reach.
+        time_limit: seconds, after which the best answer so far is returned with its own gap.
+
+    Returns:
+        ``unique`` is True only where uniqueness is proven.
+
+    Raises:
+        InvalidInput: another loss, hardness > 0, or supervised sampling with one class.
+    """
+    if not isinstance(loss, SquaredHinge | Triplet):
+        raise InvalidInput(("loss",), "must be the squared hinge or the triplet loss")
+    begun = time.monotonic()
+    deadline = None if time_limit is None else begun + time_limit
+    problem = _Hinge(Risk(groups, sampling, loss), loss, tolerance)
+    with single_threaded_blas():
+        if groups.classes == 1 or loss.margin <= groups.classes / (groups.classes - 1):
+            answer, method = problem.answer(_simplex(groups), evaluations=1), "simplex"
+        elif isinstance(loss, SquaredHinge):
+            answer, method = _squared_hinge(problem, deadline), "factor"
+        else:
+            answer, method = _triplet(problem, deadline), "factor_multipliers"
+    unique = problem.unique(answer)
+    return GroupSolution(
+        gram=answer.A,
+        risk=answer.risk,
+        certificate=answer.certificate,
+        report=SolverReport(method, answer.evaluations, len(groups), time.monotonic() - begun),
+        unique=unique,
+        warnings=() if unique else (_not_unique(problem, answer),),
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    A: FloatArray
+    risk: float
+    certificate: Certificate
+    evaluations: int
+
+
+def _simplex(groups: Groups) -> FloatArray:
+    """(G, G) group Gram matrix of the simplex ETF."""
+    A = np.full((len(groups), len(groups)), -1 / max(groups.classes - 1, 1))
+    A[np.diag_indices(len(groups))] = np.where(groups.sizes > 1, np.diag(A), 1.0)
+    return A
+
+
+class _Hinge:
+    """The problem: risk, weights ω per ordered pair of classes, pair counts, and the two lower bounds."""
+
+    def __init__(self, risk: Risk, loss: SquaredHinge | Triplet, tolerance: float) -> None:
+        self.risk, self.loss, self.tolerance, self.groups = risk, loss, tolerance, risk.groups
+        self.b = loss.margin - 1.0
+        self.weights = multiplicity(loss) * risk.pair
+        self.pairs = self.groups.sizes[:, None] * risk.law.neighbors
+        at_zero = max(0.0, loss.margin) ** (2 if isinstance(loss, SquaredHinge) else 1)
+        self.collisions = multiplicity(loss) * float(risk.anchor @ risk.law.own) * at_zero
+
+    def answer(self, A: FloatArray, evaluations: int, slopes: FloatArray | None = None) -> _Answer:
+        """A made feasible, its exact risk, and the better of the proven bounds."""
+        A = make_feasible(self.groups, A)
+        value, H = self.risk.value_and_gradient(A)
+        certificate = certify(self.risk, value, H, A, tolerance=self.tolerance)
+        bounds = [self.collisions]
+        if slopes is not None:
+            bounds.append(self._dual_bound(A, slopes))
+        gap = min(certificate.gap, max(0.0, value - max(bounds)))
+        relative_gap = relative(self.risk, value, gap)
+        certificate = replace(
+            certificate,
+            gap=gap,
+            relative_gap=relative_gap,
+            lower_bound=value - gap,
+            certified=relative_gap <= self.tolerance,
+            min_gram_eigenvalue=min_gram_eigenvalue(self.groups, A),
+        )
+        return _Answer(A, value, certificate, evaluations)
+
+    def _dual_bound(self, A: FloatArray, g: FloatArray) -> float:
+        """(dual) for slopes 0 ≤ g ≤ 1, its minimum bounded by Z = ωg - Diag(y), y_i = (ωg A)_ii."""
+        H = self.weights * np.clip(g, 0.0, 1.0)
+        Z, inside, y = dual_on_groups(self.groups, H, A)
+        deficits = [weighted_gap(self.groups, Z, inside, w)[0] for w in (np.ones(len(y)), dual_weights(y))]
+        return self.collisions + float((self.pairs * H * (A + self.b)).sum()) - min(deficits)
+
+    def unique(self, answer: _Answer) -> bool:
+        """Whether uniqueness is proven.
+
+        A squared hinge whose terms are all positive at the answer is strongly convex around it: a minimizer
+        where some term vanishes would be at least ω x² below, x the smallest term's root.
+        """
+        if self.groups.classes == 1:
+            return True
+        active = self.pairs > 0
+        x = answer.A[active] + self.b
+        if self.groups.classes == 2:  # A = -1 is optimal, and alone if the loss still decreases there
+            return bool(x.min() >= 0 and self.loss.margin >= 2)
+        if not isinstance(self.loss, SquaredHinge):
+            return False
+        if self.loss.margin > 2:
+            return True
+        both = (self.weights + self.weights.T)[active]
+        return bool(x.min() > 0 and answer.certificate.gap < float(both.min()) * float(x.min()) ** 2)
+
+
+def _not_unique(problem: _Hinge, answer: _Answer) -> str:
+    if answer.risk <= problem.collisions * (1 + 1e-12):
+        return (
+            f"Every geometry whose cosines are all at most {-problem.b:.6g} has the same, minimal risk; "
+            "the simplex is one of them."
+        )
+    return "The loss is not strictly convex: other geometries may have the same risk."
+
+
+def _squared_hinge(problem: _Hinge, deadline: float | None) -> _Answer:
+    """Descent on the factor; the noise of the start lets every direction take part."""
+    groups = problem.groups
+    A0 = _simplex(groups)
+    _, H = problem.risk.value_and_gradient(A0)
+    minimum = minimize_on_spheres(
+        factor_objective(groups, problem.risk.value_and_gradient),
+        factor_of(groups, A0, min(len(groups), MAX_RANK)),
+        max_iterations=300,
+        newton_steps=60,
+        curvature=row_curvature(groups, H),
+        deadline=deadline,
+    )
+    return problem.answer(gram_of(groups, minimum.U), minimum.evaluations)
+
+
+def _triplet(problem: _Hinge, deadline: float | None) -> _Answer:
+    """The proximal method of multipliers on the factor."""
+    groups = problem.groups
+    A = _simplex(groups)
+    linear = problem.loss.margin >= 2  # no term can vanish inside the elliptope
+    g = np.ones_like(A) if linear else np.full_like(A, 0.5)
+    curvature = row_curvature(groups, problem.weights)
+    U = factor_of(groups, A, min(len(groups), MAX_RANK))
+    mu = FIRST_SMOOTHING
+    evaluations = 0
+    best: _Answer | None = None
+    for round_ in range(1 if linear else MAX_ROUNDS):
+        minimum = minimize_on_spheres(
+            factor_objective(groups, _proximal(problem, g, mu)),
+            U,
+            max_iterations=300 if round_ == 0 else 0,
+            newton_steps=60 if linear else 15,
+            curvature=curvature,
+            deadline=deadline,
+        )
+        U, evaluations = minimum.U, evaluations + minimum.evaluations
+        A = gram_of(groups, U)
+        g = g if linear else np.clip(g + (A + problem.b) / mu, 0.0, 1.0)
+        answer = problem.answer(A, evaluations, slopes=g)
+        slow = best is not None and answer.certificate.gap > 0.3 * best.certificate.gap
+        if best is None or answer.certificate.gap < best.certificate.gap:
+            best = answer
+        if best.certificate.certified or (deadline is not None and time.monotonic() > deadline):
+            break
+        if slow:
+            mu = max(mu / 3, LAST_SMOOTHING)
+    assert best is not None
+    return replace(best, evaluations=evaluations)
+
+
+def _proximal(problem: _Hinge, g: FloatArray, mu: float) -> ValueAndGradient:
+    weights, pairs, b = problem.weights, problem.pairs, problem.b
+
+    def value_and_gradient(A: FloatArray) -> tuple[float, FloatArray]:
+        x = A + b
+        slopes = np.clip(g + x / mu, 0.0, 1.0)
+        value = float((pairs * weights * (slopes * x - 0.5 * mu * (slopes - g) ** 2)).sum())
+        return value, weights * slopes
+
+    return value_and_gradient
