@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
+from anglewise.class_geometry import Geometry
 from anglewise.geometry import GeometryName
-from anglewise.means import class_means
-from anglewise.optimum import Geometry
 from service.schemas import Answer
 
 
@@ -86,7 +85,8 @@ class GeometryAnswer(Answer):
 
 def describe(geometry: Geometry, max_inline_classes: int, *, with_groups: bool) -> dict[str, Any]:
     """The answer as `GeometryAnswer` documents it."""
-    inline = geometry.groups.classes <= max_inline_classes
+    largest = max(geometry.classes, geometry.dimension)
+    inline = geometry.classes <= max_inline_classes and geometry.classes * largest <= max_inline_classes**2
     with_groups = with_groups or not inline
     return {
         "gram": geometry.gram if inline else None,
@@ -117,5 +117,5 @@ def _groups(geometry: Geometry) -> dict[str, Any]:
         "index": geometry.groups.index,
         "sizes": geometry.groups.sizes,
         "gram": geometry.group_gram,
-        "means": class_means(geometry.groups, geometry.group_gram).group_means,
+        "means": geometry.group_means,
     }

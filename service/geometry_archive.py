@@ -10,8 +10,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from anglewise.class_geometry import Geometry
 from anglewise.errors import TooLarge
-from anglewise.optimum import Geometry
 from anglewise.sampling import FloatArray
 from service.encoding import encode, require_finite
 from service.geometry_answer import describe
@@ -35,7 +35,7 @@ def archive_writer(geometry: Geometry, max_bytes: int) -> Callable[[BinaryIO], N
 
 
 def _write(geometry: Geometry, file: BinaryIO, max_bytes: int) -> None:
-    count, d = geometry.groups.classes, geometry.dimension
+    count, d = geometry.classes, geometry.dimension
     size = FLOAT_BYTES * count * (count + d + 1)
     if size > max_bytes:
         raise TooLarge((), f"the arrays take {size} bytes, more than the {max_bytes} an archive may have")

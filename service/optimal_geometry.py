@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from anglewise.errors import InvalidInput, TooLarge
-from anglewise.optimum import optimal_geometry
+from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE, optimal_geometry
 from anglewise.sampling import EQUAL_PROPORTIONS
 from service.computation import Computation, Outcome
 from service.geometry_answer import GeometryAnswer, describe
@@ -51,7 +51,10 @@ class OptimalGeometryRequest(Strict):
     nonnegative: bool = Field(default=False, description="features without negative coordinates (ReLU)")
     solver: Literal["auto", "cvxpy"] = "auto"
     tolerance: float = Field(
-        default=1e-8, gt=0, le=1, description="largest relative gap that counts as certified"
+        default=1e-8,
+        ge=MIN_TOLERANCE,
+        le=MAX_TOLERANCE,
+        description="largest relative gap that counts as certified",
     )
     groups: bool = Field(default=False, description="also answer by groups of equal proportions")
 
@@ -69,6 +72,8 @@ def check(request: OptimalGeometryRequest, limits: Limits) -> None:
         raise TooLarge((field,), f"may have at most {limits.max_classes} classes")
     if _distinct(values) > limits.max_distinct_proportions:
         raise TooLarge((field,), f"may have at most {limits.max_distinct_proportions} distinct values")
+    if request.dimension is not None and request.dimension > limits.max_classes:
+        raise TooLarge(("dimension",), f"may be at most {limits.max_classes}")
     if len(values) == 1 and request.sampling == "supervised":
         raise InvalidInput(
             ("sampling",), "supervised sampling needs at least two classes to draw negatives from"

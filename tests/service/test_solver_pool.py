@@ -1,0 +1,94 @@
+"""Concurrency, and what happens when solver processes die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import httpx2
+from service_helpers import pids, slow_map, wait_ready, wait_until
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.settings import Settings
+
+Background = Callable[..., Future[httpx2.Response]]
+
+
+def busy(client: TestClient) -> bool:
+    """Whether every process has a computation."""
+    pool = client.app_state["engine"].pool
+    return len(pool.pids) == 2 and not pool._idle
+
+
+class TestConcurrency:
+    def test_equal_and_different_requests_at_once(self, client: TestClient, background: Background) -> None:
+        equal = {"class_counts": [31, 17, 11, 5]}
+        bodies = [body for i in range(50) for body in (equal, {"class_counts": [100 + i, 20, 10, 3]})]
+        futures = [background(client.post, "/optimal-geometry", json=body) for body in bodies]
+        responses = [future.result() for future in futures]
+        assert {response.status_code for response in responses} == {200}
+        shared, different = responses[0::2], responses[1::2]
+        assert len({response.content for response in shared}) == 1
+        assert len({response.json()["risk"] for response in different}) == 50
+
+    def test_equal_requests_share_one_computation(self, client: TestClient, background: Background) -> None:
+        flights = client.app_state["engine"]._flights
+        futures = [background(client.post, "/collapse-map", json=slow_map(700)) for _ in range(10)]
+        wait_until(lambda: any(flight.waiting == 10 for flight in flights.values()), "ten waiting for one")
+        assert len(flights) == 1
+        assert len({future.result().content for future in futures}) == 1
+        assert not flights
+
+
+class TestDeath:
+    def test_during_a_computation(self, client: TestClient, background: Background) -> None:
+        """It is tried once more; the computation of the other process is not touched."""
+        futures = [background(client.post, "/collapse-map", json=slow_map(i)) for i in (800, 900)]
+        wait_until(lambda: busy(client), "both busy")
+        killed = pids(client)[0]
+        os.kill(killed, signal.SIGKILL)
+        assert [future.result().status_code for future in futures] == [200, 200]
+        wait_until(lambda: len(pids(client)) == 2, "two processes again")
+        assert killed not in pids(client)
+
+    def test_of_a_computation_that_always_kills(self, client: TestClient, background: Background) -> None:
+        future = background(client.post, "/collapse-map", json=slow_map(1700, cells=2500))
+        seen: set[int] = set()
+        while not future.done():
+            for pid in pids(client):
+                if pid not in seen and busy_with(client, pid):
+                    seen.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+        response = future.result()
+        assert (response.status_code, response.json()["code"]) == (503, "worker_lost")
+        assert len(seen) == 2
+        wait_until(lambda: len(pids(client)) == 2, "two processes again")
+
+    def test_while_idle(self, client: TestClient) -> None:
+        before = pids(client)
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(
+            lambda: len(pids(client)) == 2 and not set(before) & set(pids(client)), "two new processes"
+        )
+        assert client.post("/collapse-threshold", json={"classes": 7}).status_code == 200
+
+
+def busy_with(client: TestClient, pid: int) -> bool:
+    pool = client.app_state["engine"].pool
+    solver = next(solver for solver in pool._solvers if solver is not None and solver.pid == pid)
+    return solver._answer is not None and not solver._answer.done()
+
+
+class TestRestart:
+    def test_of_one_application_object(self) -> None:
+        app = create_app(Settings(workers=1))
+        for _ in range(2):
+            with TestClient(app) as running:
+                wait_ready(running)
+                pid = pids(running)[0]
+                assert running.post("/collapse-threshold", json={"classes": 3}).status_code == 200
+            assert not os.path.exists(f"/proc/{pid}")
