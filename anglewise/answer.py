@@ -68,8 +68,11 @@ def _sharper(
     old, groups = solution.certificate, risk.groups
     rank = class_means(groups, gram, rank_tolerance=RANK_TOLERANCES[0]).rank
     tolerances = SNAP_TOLERANCES if len(groups) <= SMALL_GROUPS else SNAP_TOLERANCES[-1:]
-    for rank_tolerance in tolerances:
-        means = class_means(groups, gram, rank_tolerance=rank_tolerance)
+    candidates = [(gram, tolerance) for tolerance in tolerances]
+    if _has_sides(groups, gram):
+        candidates.insert(0, (np.sign(gram), 0.0))
+    for candidate, rank_tolerance in candidates:
+        means = class_means(groups, candidate, rank_tolerance=rank_tolerance)
         if means.rank == rank:
             return None
         A = means.group_gram
@@ -78,6 +81,16 @@ def _sharper(
         if certificate.gap < old.gap:
             return means, replace(solution, gram=A, risk=value, certificate=certificate)
     return None
+
+
+def _has_sides(groups: Groups, gram: FloatArray) -> bool:
+    """Whether the largest class sees all others at obtuse angles, and these see each other at acute ones.
+
+    Under extreme imbalance a certified risk hardly depends on the minorities, so merged ones may look apart.
+    """
+    if groups.sizes[0] != 1 or len(groups) == 1:
+        return False
+    return bool((gram[0, 1:] < 0).all() and (gram[1:, 1:] > 0).all())
 
 
 def _restated(risk: Risk, solution: GroupSolution, gram: FloatArray) -> tuple[ClassMeans, GroupSolution]:

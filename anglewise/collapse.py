@@ -17,6 +17,7 @@ from anglewise.geometry import Collapse, GeometryName, MinorityCollapse, NearMer
 from anglewise.losses import Loss
 from anglewise.sampling import FloatArray, Groups, IntArray, Sampling
 from anglewise.thresholds import collapse_threshold
+from anglewise.two_levels import has_two_levels
 
 MERGE_TOLERANCE = 1e-7
 NEAR_TOLERANCE = 1e-3
@@ -77,7 +78,7 @@ def minority_collapse(groups: Groups, sampling: Sampling, loss: Loss) -> Minorit
 
     ``None`` for other proportions, and where the loss has no threshold or hard negatives.
     """
-    if len(groups) != 2 or groups.sizes[0] != 1 or groups.classes < 3 or loss.hardness > 0:
+    if not has_two_levels(groups) or loss.hardness > 0:
         return None
     threshold = collapse_threshold(groups.classes, sampling, loss)
     if threshold.exact_threshold is None or threshold.one_minus_threshold is None:

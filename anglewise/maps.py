@@ -13,7 +13,7 @@ from anglewise.errors import InvalidInput, TooLarge
 from anglewise.losses import InfoNCE, Loss
 from anglewise.sampling import Sampling
 from anglewise.thresholds import MAX_CLASSES, collapse_threshold
-from anglewise.two_levels import two_level_optimum
+from anglewise.two_levels import two_level_groups, two_level_optimum
 
 AxisName = Literal["majority_proportion", "negatives", "temperature", "alpha", "classes"]
 Quantity = Literal["largest_cosine", "exact_threshold", "smallest_angle_degrees"]
@@ -203,7 +203,8 @@ def _closest(cell: _Cell, sampling: Sampling, tolerance: float) -> tuple[float |
     assert majority is not None
     if majority * C < 1 - BALANCED:
         return None, f"{majority:g} is below 1/{C}: the class is not a majority"
-    optimum = two_level_optimum(majority, C - 1, sampling, cell.loss, tolerance=tolerance)
+    groups = two_level_groups(majority, C - 1)
+    optimum = two_level_optimum(groups, sampling, cell.loss, tolerance=tolerance)
     if not optimum.unique:
         return None, "the loss is flat at its optimum: many angles are optimal"
     if not optimum.certificate.certified:

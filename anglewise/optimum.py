@@ -24,7 +24,9 @@ from anglewise.class_geometry import Geometry
 from anglewise.closed_forms import orthogonal_frame, point
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.factor import minimize_factored
-from anglewise.geometry import GroupSolution
+from anglewise.geometry import GroupSolution, SolverReport
+from anglewise.hinge import minimize_hinge
+from anglewise.linear_risk import is_linear
 from anglewise.losses import InfoNCE, Loss, SquaredHinge, Triplet
 from anglewise.means import expand_rows
 from anglewise.reference import solve_reference
@@ -38,6 +40,7 @@ from anglewise.sampling import (
     proportions_from_counts,
 )
 from anglewise.solve import minimize_risk
+from anglewise.two_levels import has_two_levels, two_level_optimum
 
 Solver = Literal["auto", "cvxpy"]
 
@@ -183,7 +186,10 @@ def _solve(
     if solver == "cvxpy":
         return solve_reference(groups, sampling, loss, tolerance=tolerance)
     if isinstance(loss, (SquaredHinge, Triplet)):
-        from anglewise.hinge import minimize_hinge
-
         return minimize_hinge(groups, sampling, loss, tolerance=tolerance, time_limit=time_limit)
+    if has_two_levels(groups) and not is_linear(loss):
+        found = two_level_optimum(groups, sampling, loss, tolerance=tolerance)
+        if found.certificate.certified:
+            report = SolverReport("two levels", found.iterations, len(groups), 0.0)
+            return GroupSolution(found.gram, found.risk, found.certificate, report)
     return minimize_risk(groups, sampling, loss, tolerance=tolerance, time_limit=time_limit)

@@ -26,15 +26,19 @@ class TwoLevels:
 
     Attributes:
         gram: (2, 2) on the groups majority, minorities.
+        risk: its exact risk.
         one_minus_cosine: 1 - a, between two minorities, without cancellation.
         unique: False where the loss is flat around this optimum.
         certificate: its proof.
+        iterations: slopes evaluated.
     """
 
     gram: FloatArray
+    risk: float
     one_minus_cosine: float
     unique: bool
     certificate: Certificate
+    iterations: int
 
 
 def two_level_groups(majority: float, minorities: int) -> Groups:
@@ -46,16 +50,24 @@ def two_level_groups(majority: float, minorities: int) -> Groups:
     )
 
 
+def has_two_levels(groups: Groups) -> bool:
+    """Whether there is one majority and at least two equal minorities."""
+    return len(groups) == 2 and groups.sizes[0] == 1 and groups.classes >= 3
+
+
 def two_level_optimum(
-    majority: float, minorities: int, sampling: Sampling, loss: Loss, *, tolerance: float = 1e-8
+    groups: Groups, sampling: Sampling, loss: Loss, *, tolerance: float = 1e-8
 ) -> TwoLevels:
     """Minimizes the risk over d = 1 + c in [0, 1].
+
+    Args:
+        groups: one majority and n ≥ 2 equal minorities, see `has_two_levels`.
 
     Raises:
         InvalidInput: hard negatives, for which the risk is not convex.
     """
-    n = minorities
-    risk = Risk(two_level_groups(majority, n), sampling, loss)
+    n = int(groups.sizes[1])
+    risk = Risk(groups, sampling, loss)
 
     def slope(d: float) -> float:
         H = risk.evaluate(_gram(d, n)).gradient
@@ -63,13 +75,16 @@ def two_level_optimum(
 
     at_collapse = slope(0.0)
     d = 0.0 if at_collapse >= 0 else float(brentq(slope, 0.0, 1.0, xtol=1e-15, rtol=1e-14))
+    slopes = risk.evaluations
     A = _gram(d, n)
     value, H = risk.value_and_gradient(A)
     return TwoLevels(
         gram=A,
+        risk=value,
         one_minus_cosine=n * d * (2 - d) / (n - 1),
         unique=bool(H[0, 1] + H[1, 0] > 0),
         certificate=certify(risk, value, H, A, tolerance=tolerance),
+        iterations=slopes,
     )
 
 

@@ -57,15 +57,16 @@ def test_the_optimum_collapses_exactly_at_the_threshold(classes: int, sampling: 
     threshold = collapse_threshold(classes, sampling, loss).exact_threshold  # type: ignore[arg-type]
     assert threshold is not None
     for shift, collapsed in ((-1e-4, False), (1e-4, True)):
-        found = two_level_optimum(threshold + shift, classes - 1, sampling, loss)  # type: ignore[arg-type]
+        groups = two_level_groups(threshold + shift, classes - 1)
+        found = two_level_optimum(groups, sampling, loss)  # type: ignore[arg-type]
         assert found.certificate.certified
         assert (found.one_minus_cosine == 0) is collapsed
 
 
 def test_the_one_dimensional_optimum_beats_its_neighbors_by_enumeration() -> None:
     loss, minorities = InfoNCE(negatives=2, temperature=0.7), 3
-    found = two_level_optimum(0.5, minorities, "supervised", loss)
     groups = two_level_groups(0.5, minorities)
+    found = two_level_optimum(groups, "supervised", loss)
     lam = np.array([0.5] + [0.5 / 3] * 3)
 
     def risk(A: np.ndarray) -> float:
