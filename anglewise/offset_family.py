@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anglewise.embedding import centered, factor
+from anglewise.embedding import from_cosines, from_squared_distances
 from anglewise.question import Question
 from anglewise.sampling import FloatArray
 from anglewise.secular import OffsetCurve, offset_curve
@@ -55,8 +55,11 @@ def _decide_cosine(question: Question, sym: Symmetrized, tri: Tridiagonal) -> Ve
         "close_call": question.is_close(peak / scale, rank_margin, last_kept),
     }
     if interval and question.allows(n - 1):
-        code = "offset_interval" if question.allows(n) else "two_ends"
-        return _with_cosines(question, sym, "degenerate", code, rank, (upper, lower), facts)
+        if question.allows(n):  # any offset will do; inside, the Gram matrix is well conditioned
+            other, code = 0.5 * (lower + upper), "offset_interval"
+        else:
+            other, code = lower, "two_ends"
+        return _with_cosines(question, sym, "degenerate", code, rank, (upper, other), facts)
     if question.allows(rank):
         return _with_cosines(question, sym, "realizable", "unique", rank, (upper,), facts)
     assert next_one is not None
@@ -125,10 +128,12 @@ def _with_cosines(
     if question.embed:
         n = len(sym.M)
         K = _cosines(sym.M, offsets[0])
-        Z, residual = factor(K, rank, unit=True)
+        Z, residual = from_cosines(K, rank)
         fields |= {"gram": K, "embedding": Z}
         if len(offsets) > 1:
-            fields["second_embedding"], second = factor(_cosines(sym.M, offsets[1]), n - 1, unit=True)
+            fields["second_embedding"], second = from_cosines(
+                _cosines(sym.M, offsets[1]), n if code == "offset_interval" else n - 1
+            )
             residual = max(residual, second)
         fields["residual"] = residual + 0.5 * question.T * sym.residual
     return question.answer("degenerate" if verdict == "degenerate" else "realizable", code, **fields)
@@ -181,11 +186,11 @@ def _with_distances(
     fields = dict(facts, required_dimension=rank)
     if question.embed:
         D = _distances(sym.M, offsets[0])
-        Z, residual = factor(-0.5 * centered(D), rank, D=D)
+        Z, residual = from_squared_distances(D, rank)
         fields |= {"squared_distances": np.maximum(D, 0.0), "embedding": Z}
         if degenerate:
             D = _distances(sym.M, offsets[1])
-            fields["second_embedding"], second = factor(-0.5 * centered(D), len(D) - 1, D=D)
+            fields["second_embedding"], second = from_squared_distances(D, len(D) - 1)
             residual = max(residual, second)
         fields["residual"] = residual + 0.5 * question.T * sym.residual
     if degenerate:

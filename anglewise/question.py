@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from anglewise.gap_bounds import deviation_gap, entropy_gain, vector_gap
-from anglewise.sampling import FloatArray
+from anglewise.sampling import FloatArray, IntArray
 from anglewise.symmetry import Symmetrized
 from anglewise.verdict import Reason, Verdict, VerdictName, Witness
 from anglewise.weighted_loss import Metric, SelfPairs
@@ -83,6 +83,17 @@ class Question:
     def P(self) -> FloatArray:
         """(n, n) p_ij; zero rows for skipped anchors."""
         return self.weights.probabilities(self.self_pairs)
+
+    def block(self, items: IntArray) -> Question:
+        """The same question about some of the items, without embeddings."""
+        part = np.ix_(items, items)
+        return replace(
+            self,
+            weights=LogWeights(self.weights.values[part], self.weights.resolution, self.weights.field),
+            L=self.L[part],
+            live=self.live[items],
+            embed=False,
+        )
 
     def allows(self, dimension: int) -> bool:
         return self.dimension is None or self.dimension >= dimension

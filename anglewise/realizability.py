@@ -20,6 +20,12 @@ from anglewise.unique_candidate import decide_included
 from anglewise.verdict import Verdict
 from anglewise.weighted_loss import Metric, SelfPairs
 from anglewise.weights import BoolArray, LogWeights, Rows
+from anglewise.zero_weights import (
+    decide_free_pairs,
+    decide_zeros_on_sphere,
+    decide_zeros_with_self_pairs,
+    decide_zeros_without_self_pairs,
+)
 
 SMALLEST_TOLERANCE = 1e-15
 MAX_DIMENSION = 10**9
@@ -77,7 +83,18 @@ def realizability(
 
 def decide(question: Question) -> Verdict:
     """The verdict of a checked question."""
-    return decide_positive(question)
+    positive = question.weights.positive(question.self_pairs)
+    zero = ~positive & question.live[:, None]
+    if not question.included:
+        np.fill_diagonal(zero, False)
+    if not zero.any():
+        free = int((~question.live).sum()) > 1
+        return decide_free_pairs(question, decide_positive) if free else decide_positive(question)
+    if question.cosine:
+        return decide_zeros_on_sphere(question, zero)
+    if question.included:
+        return decide_zeros_with_self_pairs(question, zero, decide_positive)
+    return decide_zeros_without_self_pairs(question, decide_positive)
 
 
 def decide_positive(question: Question) -> Verdict:

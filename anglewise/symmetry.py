@@ -13,6 +13,7 @@ R_ij + R_jl + R_li, so the pair with the largest |E_ij| always lies on a 3-cycle
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,20 +118,19 @@ def asymmetry_witness(L: FloatArray, live: BoolArray, included: bool, limit: flo
 
 def moves_against(witness: Witness) -> list[tuple[int, int, float]]:
     """Probability moves (i, j, amount), zero in each row's sum, under which Σ amount · s_ij = 0."""
-    sign = 1.0 if (witness.value or 0.0) < 0 else -1.0
+    sign = -math.copysign(1.0, witness.value or 0.0)
     if witness.kind == "self_pair":
         i, j = witness.items
         return [(i, j, sign), (i, i, -sign), (j, i, -sign), (j, j, sign)]
-    return [
-        (row, column, amount)
-        for before, row, after in _around(witness.items)
-        for column, amount in ((after, sign), (before, -sign))
-    ]
+    return moves_along_cycle(witness.items, sign)
 
 
-def _around(cycle: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    n = len(cycle)
-    return [(cycle[k - 1], cycle[k], cycle[(k + 1) % n]) for k in range(n)]
+def moves_along_cycle(cycle: tuple[int, ...], forward: float) -> list[tuple[int, int, float]]:
+    """``forward`` on each pair in the direction of the cycle, its negative on each pair against it."""
+    moves = []
+    for k, row in enumerate(cycle):
+        moves += [(row, cycle[(k + 1) % len(cycle)], forward), (row, cycle[k - 1], -forward)]
+    return moves
 
 
 def fill_skipped(L: FloatArray, live: BoolArray, included: bool) -> FloatArray:
@@ -141,13 +141,9 @@ def fill_skipped(L: FloatArray, live: BoolArray, included: bool) -> FloatArray:
     """
     filled = L.copy()
     block = L[np.ix_(live, live)]
+    block = np.where(np.isneginf(block), 0.0, block)  # zeros are decided elsewhere
     c = np.zeros(len(L))
-    if included:
-        c[live] = -np.diag(block)
-    else:
-        R = block - block.T
-        np.fill_diagonal(R, 0.0)
-        c[live] = -R.mean(axis=1)
+    c[live] = -np.diag(block) if included else (block.sum(axis=0) - block.sum(axis=1)) / len(block)
     skipped = np.flatnonzero(~live)
     filled[skipped] = -np.inf
     filled[np.ix_(skipped, live)] = (L[np.ix_(live, skipped)] + c[live][:, None]).T

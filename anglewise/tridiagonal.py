@@ -8,6 +8,7 @@ e1 to u, followed by LAPACK's `dsytrd` (lower), which keeps e1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,13 +161,13 @@ def _implicit_ql(d: FloatArray, e: FloatArray, z: FloatArray) -> None:
             if m == l:
                 break
             g = (d[l + 1] - d[l]) / (2 * e[l])
-            r = np.hypot(g, 1.0)
+            r = math.sqrt(g * g + 1.0)
             g = d[m] - d[l] + e[l] / (g + (r if g >= 0 else -r))
             s, c, p = 1.0, 1.0, 0.0
             underflow = False
             for i in range(m - 1, l - 1, -1):
                 f, h = s * e[i], c * e[i]
-                r = np.hypot(f, g)
+                r = math.sqrt(f * f + g * g)
                 e[i + 1] = r
                 if r == 0.0:  # deflation on the way
                     d[i + 1] -= p

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anglewise.embedding import centered, factor
+from anglewise.embedding import from_cosines, from_squared_distances
 from anglewise.question import Question, unit_pair
 from anglewise.sampling import FloatArray
 from anglewise.symmetry import Symmetrized
@@ -76,10 +76,10 @@ def _attained(question: Question, sym: Symmetrized, rank: int, **facts: object) 
     fields = dict(facts, required_dimension=rank)
     if question.embed and question.cosine:
         K = 1.0 + sym.M
-        Z, residual = factor(K, rank, unit=True)
+        Z, residual = from_cosines(K, rank)
         fields |= {"gram": K, "embedding": Z, "residual": residual + 0.5 * question.T * sym.residual}
     elif question.embed:
-        Z, residual = factor(0.5 * centered(sym.M), rank, D=-sym.M)
+        Z, residual = from_squared_distances(-sym.M, rank)
         D = np.maximum(0.0, -sym.M)
         residual += 0.5 * question.T * sym.residual
         fields |= {"squared_distances": D, "embedding": Z, "residual": residual}
