@@ -2,7 +2,7 @@
 
 Adding a constant to all squared distances changes no softmax over j ≠ i, and enough of it makes any symmetric
 matrix a matrix of squared distances. So S is any symmetric matrix, and L is least where a_i q_ij + a_j q_ji =
-N_ij := a_i P_ij + a_j P_ji for all pairs. With v > 0 these are [Bradley1952]'s equations, convex in log v:
+N_ij := a_i P_ij + a_j P_ji for all pairs: with v > 0 the equations of [Hunter2004], convex in log v,
 
     Σ_j N_ij v_i/(v_i + v_j) = a_i,    a_i q_ij = N_ij v_i/(v_i + v_j),    S_ij = log N_ij - log(v_i + v_j).
 
@@ -35,14 +35,14 @@ class BradleyTerry:
 
     Attributes:
         S: (n, n) a minimizing similarity, zero diagonal.
-        loss: L(S).
-        gap: proven bound on ``loss`` minus the minimum.
+        excess: L(S) less the entropy bound.
+        gap: proven bound on ``excess`` minus its minimum.
         attained: False when some distances must go to infinity.
         iterations: Newton steps.
     """
 
     S: FloatArray
-    loss: float
+    excess: float
     gap: float
     attained: bool
     iterations: int
@@ -94,7 +94,7 @@ def similarity(N: FloatArray, a: FloatArray, x: FloatArray) -> FloatArray:
     return S
 
 
-def proven_gap(problem: WeightedLoss, N: FloatArray, x: FloatArray, S: FloatArray, loss: float) -> float:
+def proven_gap(problem: WeightedLoss, N: FloatArray, x: FloatArray, S: FloatArray, excess: float) -> float:
     """L - Σ_i a_i H(q_i) for shares q with the pair sums N: the dual value, since S is unconstrained.
 
     One flow along the pairs makes the rows of q sum to 1; what rounding leaves is charged at max |S|.
@@ -108,7 +108,8 @@ def proven_gap(problem: WeightedLoss, N: FloatArray, x: FloatArray, S: FloatArra
     live = a > 0
     Q[live] /= a[live, None]
     scale = float(np.abs(S).max()) + np.log(len(a)) + 1
-    return float(max(loss - problem.entropy(Q), 0.0) + residual * scale)
+    gap = max(excess + problem.entropy_bound - problem.entropy(Q), 0.0) + residual * scale
+    return float(min(gap, excess))
 
 
 def bradley_terry(problem: WeightedLoss) -> BradleyTerry:
@@ -119,10 +120,10 @@ def bradley_terry(problem: WeightedLoss) -> BradleyTerry:
     np.fill_diagonal(N, 0.0)
     x, iterations = fit(N, a)
     S = similarity(N, a, x)
-    loss = problem.loss(S)
+    excess = problem.excess(S)
     off = ~np.eye(len(a), dtype=bool)
     attained = bool((N[off] > 0).all() and np.ptp(x) < DIVERGED)
-    return BradleyTerry(S, loss, proven_gap(problem, N, x, S, loss), attained, iterations)
+    return BradleyTerry(S, excess, proven_gap(problem, N, x, S, excess), attained, iterations)
 
 
 def nearest_embedding(S: FloatArray, temperature: float) -> FloatArray:

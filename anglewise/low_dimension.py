@@ -9,6 +9,7 @@ import numpy as np
 
 from anglewise.sampling import FloatArray
 from anglewise.trust_region import Budget, trust_region
+from anglewise.weighted_certificate import relative
 from anglewise.weighted_loss import Point, WeightedLoss, evaluate, retract, row_dot
 
 GRADIENT_TOLERANCE = 1e-10
@@ -34,16 +35,16 @@ def minimize_in_dimension(
     tolerance: float,
     budget: Budget,
     seed: int = 0,
-) -> tuple[Point, list[float]]:
-    """The best factor with ``dimension`` columns, and the losses all starts ended at.
+) -> tuple[Point, int]:
+    """The best factor with ``dimension`` columns, and the number of starts.
 
     ``guesses`` are (m, r) embeddings, truncated to the dimension; random starts follow. Stops as soon as
-    the lower bound is met.
+    ``lower_bound`` on the excess is met.
     """
     rng = np.random.default_rng(seed)
     spread = 1.0 if problem.cosine else np.sqrt(problem.temperature / dimension)
     best: Point | None = None
-    losses: list[float] = []
+    found: list[float] = []
     for k in range(len(guesses) + starts(problem, dimension)):
         if k < len(guesses):
             Z = truncate(problem, guesses[k], dimension)
@@ -55,18 +56,18 @@ def minimize_in_dimension(
             point = flip_signs(problem, Z)
         else:
             point = trust_region(problem, Z, GRADIENT_TOLERANCE, budget)
-        losses.append(point.loss)
-        if best is None or point.loss < best.loss:
+        found.append(point.excess)
+        if best is None or point.excess < best.excess:
             best = point
-        met = best.loss - lower_bound <= tolerance * max(abs(best.loss), 1e-12)
+        met = relative(best.excess - lower_bound, problem.entropy_bound + best.excess) <= tolerance
         if met or budget.spent:
             break
     assert best is not None
-    return best, losses
+    return best, len(found)
 
 
-def flip_losses(problem: WeightedLoss, z: FloatArray) -> FloatArray:
-    """(m,) L after changing the sign of each z_i alone, z in {-1, 1}^m."""
+def flip_excess(problem: WeightedLoss, z: FloatArray) -> FloatArray:
+    """(m,) the excess after changing the sign of each z_i alone, z in {-1, 1}^m."""
     a, P, N, T = problem.anchors, problem.target, problem.multiplicity, problem.temperature
     sign = np.outer(z, z)
     E = N * np.exp((sign - 1) / T)
@@ -82,7 +83,7 @@ def flip_losses(problem: WeightedLoss, z: FloatArray) -> FloatArray:
             _log(np.maximum(total[:, None] - E, 0.0) + flipped) + 1 / T - linear[:, None] + 2 * P * sign / T
         )
     np.fill_diagonal(others, 0.0)
-    return np.asarray(turned + others.sum(axis=0), dtype=np.float64)
+    return np.asarray(turned + others.sum(axis=0) - problem.entropy_bound, dtype=np.float64)
 
 
 def _log(x: FloatArray) -> FloatArray:
@@ -95,11 +96,11 @@ def flip_signs(problem: WeightedLoss, Z: FloatArray) -> Point:
     z = np.where(Z[:, 0] >= 0, 1.0, -1.0)
     point = evaluate(problem, z[:, None])
     for _ in range(10 * problem.rows):
-        losses = flip_losses(problem, z)
-        best = int(np.argmin(losses))
+        flipped = flip_excess(problem, z)
+        best = int(np.argmin(flipped))
         z[best] *= -1
         trial = evaluate(problem, z[:, None])
-        if not losses[best] < point.loss or not trial.loss < point.loss:
+        if not trial.excess < point.excess:
             return point
         point = trial
         z = trial.Z[:, 0].copy()

@@ -30,6 +30,7 @@ from anglewise.weighted_problem import (
     weight_components,
 )
 from anglewise.weighted_solver import solve_convex
+from anglewise.weights import LogWeights
 
 MAX_EXPANDED_ITEMS = 3000
 """Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
@@ -91,10 +92,10 @@ class _Request:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """An answer on the rows of one problem."""
+    """An answer on the rows of one problem; ``lower_bound`` is on the excess over the entropy bound."""
 
     Z: FloatArray
-    loss: float
+    excess: float
     lower_bound: float
     dual: float
     method: str
@@ -104,7 +105,7 @@ class _Found:
 
 
 def best_geometry(
-    log_weights: FloatArray,
+    log_weights: FloatArray | LogWeights,
     *,
     counts: IntArray | None = None,
     metric: Metric = "cosine",
@@ -144,9 +145,8 @@ def best_geometry(
     start = time.monotonic()
     budget = Budget(deadline=math.inf if time_limit is None else start + time_limit)
     request = _Request(dimension, tolerance, budget, seed)
-    problem = build_problem(
-        log_weights, counts, metric=metric, temperature=temperature, self_pairs=self_pairs
-    )
+    values = log_weights.values if isinstance(log_weights, LogWeights) else log_weights
+    problem = build_problem(values, counts, metric=metric, temperature=temperature, self_pairs=self_pairs)
     found, rows = _solve(problem, request)
     seconds = time.monotonic() - start
     report = SolverReport(method=found.method, iterations=budget.products, groups=rows, seconds=seconds)
@@ -170,10 +170,10 @@ def _solve(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]:
 
 def _twins_spread(reduced: WeightedLoss, found: _Found, request: _Request) -> bool:
     """Whether equal items would rather not be at one point: the dual matrix is negative inside a row."""
-    if relative(found.loss - found.lower_bound, found.loss) <= request.tolerance:
+    loss = reduced.entropy_bound + found.excess
+    if relative(found.excess - found.lower_bound, loss) <= request.tolerance:
         return False
-    between = check(reduced, evaluate(reduced, found.Z), 1)
-    return between.eigenvalue < min(0.5 * float(between.eigenvalues.min(initial=0.0)), -1e-14)
+    return check(reduced, evaluate(reduced, found.Z), 1).inside < 0
 
 
 def _solve_rows(problem: WeightedLoss, request: _Request) -> _Found:
@@ -193,7 +193,7 @@ def _solve_connected(problem: WeightedLoss, request: _Request) -> _Found:
     Z = best.point.Z
     found = _Found(
         Z,
-        best.point.loss,
+        best.point.excess,
         best.lower_bound,
         best.dual_eigenvalue,
         "factor trust region",
@@ -207,7 +207,7 @@ def _solve_connected(problem: WeightedLoss, request: _Request) -> _Found:
 def _fewer_dimensions(problem: WeightedLoss, found: _Found, request: _Request) -> _Found:
     """Restart below the rank of ``found``, which stays the bound."""
     assert request.dimension is not None
-    point, losses = minimize_in_dimension(
+    point, starts = minimize_in_dimension(
         problem,
         request.dimension,
         [found.Z],
@@ -216,17 +216,19 @@ def _fewer_dimensions(problem: WeightedLoss, found: _Found, request: _Request) -
         request.budget,
         request.seed,
     )
-    met = relative(point.loss - found.lower_bound, point.loss) <= request.tolerance
+    bound = problem.entropy_bound
+    loss = bound + point.excess
+    met = relative(point.excess - found.lower_bound, loss) <= request.tolerance
     warnings = list(found.warnings)
     if not met:
         warnings.append(
-            f"In {request.dimension} dimensions the problem is not convex: this is the best of {len(losses)} "
-            f"starts; without a limit on the dimension the loss is {found.loss:.9g}."
+            f"In {request.dimension} dimensions the problem is not convex: this is the best of {starts} "
+            f"starts; without a limit on the dimension the loss is {bound + found.excess:.9g}."
         )
     return _Found(
         point.Z,
-        point.loss,
-        min(found.lower_bound, point.loss),
+        point.excess,
+        min(found.lower_bound, point.excess),
         found.dual,
         "factor trust region, several starts",
         found.unique and met,
@@ -247,14 +249,14 @@ def _solve_pairs(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]
         raise TooLarge(("log_weights",), f"more than {MAX_EXPANDED_ITEMS} items")
     fit = bradley_terry(problem)
     point = evaluate(problem, nearest_embedding(fit.S, problem.temperature))
-    lower = fit.loss - fit.gap
     warnings = []
     if not fit.attained:
         warnings.append(
             "The minimum is approached, not attained, as some distances grow without limit; the geometry "
             "returned is finite and within rounding of it."
         )
-    found = _Found(point.Z, point.loss, lower, 0.0, "Bradley-Terry Newton", False, fit.attained, warnings)
+    lower = min(fit.excess - fit.gap, point.excess)
+    found = _Found(point.Z, point.excess, lower, 0.0, "Bradley-Terry Newton", False, fit.attained, warnings)
     request.budget.products += fit.iterations
     if request.dimension is not None and request.dimension < point.Z.shape[1]:
         return _fewer_dimensions(problem, found, request), problem.rows
@@ -282,7 +284,7 @@ def _place_apart(problem: WeightedLoss, parts: list[IntArray], found: list[_Foun
         warnings += [w for w in part.warnings if w not in warnings]
     return _Found(
         Z,
-        float(share @ [part.loss for part in found]),
+        float(share @ [part.excess for part in found]),
         float(share @ [part.lower_bound for part in found]),
         min(part.dual for part in found),
         found[0].method,
@@ -329,9 +331,10 @@ def _geometry(
     rank = int((s > 1e-7 * s[0]).sum()) if s[0] > 0 else 0
     if request.dimension is not None and Z.shape[1] < request.dimension:
         Z = np.pad(Z, ((0, 0), (0, request.dimension - Z.shape[1])))
-    gap = max(found.loss - found.lower_bound, 0.0)
+    gap = max(found.excess - found.lower_bound, 0.0)
+    loss = problem.entropy_bound + found.excess
     proof = certificate(
-        found.loss, gap, request.tolerance, found.dual, float(eigvalsh(G, subset_by_index=[0, 0])[0])
+        loss, gap, request.tolerance, found.dual, float(eigvalsh(G, subset_by_index=[0, 0])[0])
     )
     used = int(problem.counts[problem.anchors > 0].sum())
     total = int(problem.counts.sum())
@@ -349,9 +352,9 @@ def _geometry(
         embedding=Z,
         dimension=Z.shape[1],
         rank=rank,
-        loss=found.loss,
+        loss=loss,
         entropy_bound=problem.entropy_bound,
-        entropy_gap=max(found.loss - problem.entropy_bound, 0.0),
+        entropy_gap=found.excess,
         certificate=proof,
         report=report,
         unique=found.unique,

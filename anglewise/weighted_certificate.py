@@ -32,12 +32,14 @@ class DualCheck:
     Attributes:
         gap: proven bound on L minus its minimum; infinite when this check proves nothing.
         eigenvalue: least eigenvalue of the dual matrix over items (twins included).
+        inside: least eigenvalue for moves of the items of one row against each other; infinite if none.
         eigenvalues: (k,) the least ones of the matrix between rows.
         directions: (m, k) their eigenvectors, along which a new dimension lowers the loss.
     """
 
     gap: float
     eigenvalue: float
+    inside: float
     eigenvalues: FloatArray
     directions: FloatArray
 
@@ -53,9 +55,8 @@ def cosine_dual(problem: WeightedLoss, point: Point) -> tuple[FloatArray, FloatA
     n, T = problem.counts, problem.temperature
     between = point.Gamma / (T * np.sqrt(np.outer(n, n))) - np.diag(point.y / (2 * n))
     several = n > 1
-    inside = -point.y[several] / (2 * n[several])
-    if problem.excluded:
-        inside = inside - np.diag(point.Gamma)[several] / (T * n[several] * (n[several] - 1))
+    others = n[several] - 1 if problem.excluded else n[several]
+    inside = -point.y[several] / (2 * n[several]) - point.own[several] / (T * others)
     return between, inside
 
 
@@ -63,7 +64,8 @@ def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     """Theory A5, with the sharper of two weightings of the shift."""
     between, inside = cosine_dual(problem, point)
     values, vectors = least_eigenpairs(between, k)
-    least = float(min(values[0], inside.min(initial=np.inf)))
+    spread = float(inside.min(initial=np.inf))
+    least = min(float(values[0]), spread)
     n = problem.counts
     # The eigenvalue itself is known to a rounding error only; the shift must cover it.
     shift = max(0.0, -least) + EPS * float(np.abs(between).max())
@@ -74,7 +76,7 @@ def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
         scaled = float(eigvalsh(between / np.sqrt(np.outer(w, w)), subset_by_index=[0, 0])[0])
         scaled = min(scaled, float((inside / w[n > 1]).min(initial=np.inf)))
         gap = min(gap, float(n @ w) * (max(0.0, -scaled) + EPS * float((np.abs(np.diag(between)) / w).max())))
-    return DualCheck(gap, least, values, vectors)
+    return DualCheck(gap, least, spread, values, vectors)
 
 
 def laplacian_between(A: FloatArray, counts: FloatArray) -> FloatArray:
@@ -109,10 +111,11 @@ def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     dual = (2 / T) * laplacian_between(-point.Gamma, n)
     values, vectors = least_eigenpairs(_without_kernel(dual, n), min(k, len(dual)))
     several = n > 1
-    inside = (-2 / T) * point.y[several] / n[several]
-    least = float(min(values[0], inside.min(initial=np.inf)))
+    inside = (-2 / T) * (point.y + point.own)[several] / n[several]
+    spread = float(inside.min(initial=np.inf))
+    least = min(float(values[0]), spread)
     if problem.excluded:
-        return DualCheck(np.inf, least, values, vectors)
+        return DualCheck(np.inf, least, spread, values, vectors)
     A = problem.anchors[:, None] * problem.target
     A = 0.5 * (A + A.T)
     full = (2 / T) * laplacian_between(A, n)
@@ -120,12 +123,12 @@ def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     connectivity = min(connectivity, float(((2 / T) * A.sum(axis=1) / n)[several].min(initial=np.inf)))
     connectivity -= 4 * EPS * float(np.abs(full).max())
     if connectivity <= 0:
-        return DualCheck(np.inf, least, values, vectors)
+        return DualCheck(np.inf, least, spread, values, vectors)
     delta = max(0.0, -least) + 4 * EPS * float(np.abs(dual).max())
     theta = delta / (delta + connectivity)
     live = np.where(problem.anchors > 0, problem.anchors, 1.0)
-    gap = point.loss - mixed_entropy(problem, point.Q / live[:, None], theta)
-    return DualCheck(max(gap, 0.0), least, values, vectors)
+    gap = point.excess + problem.entropy_bound - mixed_entropy(problem, point.Q / live[:, None], theta)
+    return DualCheck(max(gap, 0.0), least, spread, values, vectors)
 
 
 def check(problem: WeightedLoss, point: Point, k: int = 4) -> DualCheck:
@@ -134,7 +137,7 @@ def check(problem: WeightedLoss, point: Point, k: int = 4) -> DualCheck:
     One row has no Euclidean geometry to choose: its gap is that of the entropy bound alone.
     """
     if not problem.cosine and problem.rows == 1:
-        return DualCheck(np.inf, 0.0, np.zeros(0), np.zeros((1, 0)))
+        return DualCheck(np.inf, 0.0, np.inf, np.zeros(0), np.zeros((1, 0)))
     return check_cosine(problem, point, k) if problem.cosine else check_euclidean(problem, point, k)
 
 

@@ -8,6 +8,12 @@ self pairs are excluded. a_i is the share of anchors in row i, zero where an anc
 
 The similarity S of a factor Z (rows z_i) is z_i·z_j/T with ‖z_i‖ = 1 (cosine) or -‖z_i - z_j‖²/T (Euclidean).
 L is convex in S, so it is convex in the Gram matrix for both metrics.
+
+At low temperatures L exceeds its entropy bound by e^{-1/T} and less, which is what decides the geometry. So
+the excess, not L, is what is computed and minimized, to full relative accuracy: with x_ij = log(q_ij/p_ij) up
+to a constant for each row, Σ_j p_ij x_ij = 0,
+
+    KL(p_i‖q_i) = log(1 + Σ_j p_ij (e^{x_ij} - 1 - x_ij)),    no term negative.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numba import njit
 
 from anglewise.sampling import FloatArray
 
@@ -29,6 +36,79 @@ def row_dot(A: FloatArray, B: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", A, B), dtype=np.float64)
 
 
+@njit(cache=True, nogil=True)
+def _divergence(
+    S: FloatArray,
+    P: FloatArray,
+    log_p: FloatArray,
+    N: FloatArray,
+    a: FloatArray,
+    Q: FloatArray,
+    E: FloatArray,
+    full: bool,
+) -> float:
+    """Σ_i a_i KL(p_i‖q_i); if ``full``, Q = a_i q_ij and E = a_i (q_ij - p_ij). log_p is of one item."""
+    m = S.shape[0]
+    total = 0.0
+    for i in range(m):
+        if a[i] == 0:
+            if full:
+                Q[i] = 0.0
+                E[i] = 0.0
+            continue
+        mean = 0.0
+        for j in range(m):
+            if P[i, j] > 0:
+                mean += P[i, j] * (S[i, j] - log_p[i, j])
+        # What rounding left of Σ p x, removed from x itself: x may be far smaller than the mean.
+        rest = 0.0
+        for j in range(m):
+            if P[i, j] > 0:
+                rest += P[i, j] * (S[i, j] - log_p[i, j] - mean)
+        top = -np.inf
+        for j in range(m):
+            if N[i, j] > 0 and S[i, j] - mean > top:
+                top = S[i, j] - mean
+        # Beyond the range of exp the divergence is large and needs no care.
+        shift = top if top > 300 else 0.0
+        excess = -1.0 if shift > 0 else 0.0
+        for j in range(m):
+            q = 0.0
+            d = 0.0
+            if N[i, j] > 0:
+                if shift > 0:
+                    q = N[i, j] * np.exp(S[i, j] - mean - shift)
+                    d = q
+                    excess += q
+                elif P[i, j] > 1e-290:
+                    x = S[i, j] - log_p[i, j] - mean - rest
+                    if abs(x) < 0.1:
+                        tail = 1 + x / 7 * (1 + x / 8 * (1 + x / 9 * (1 + x / 10)))
+                        tail = x * x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * tail))))
+                    else:
+                        tail = np.exp(x) - 1 - x
+                    d = P[i, j] * (x + tail)
+                    q = P[i, j] + d
+                    excess += P[i, j] * tail
+                else:
+                    q = N[i, j] * np.exp(S[i, j] - mean)
+                    d = q
+                    excess += q
+            if full:
+                Q[i, j] = q
+                E[i, j] = d
+        total += a[i] * (shift + np.log1p(excess))
+        if full:
+            scale = a[i] / (1 + excess)
+            for j in range(m):
+                Q[i, j] *= scale
+                if shift > 0:
+                    E[i, j] = Q[i, j] - a[i] * P[i, j]
+                else:
+                    E[i, j] = scale * (E[i, j] - excess * P[i, j])
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class WeightedLoss:
     """The loss of one weight matrix, on rows that may stand for several twins.
@@ -36,6 +116,7 @@ class WeightedLoss:
     Attributes:
         log_weights: (m, m) log w, -inf for zero; the diagonal is the weight between two items of a row.
         target: (m, m) P, the rows sum to 1 (to 0 for anchors without a positive).
+        log_share: (m, m) log(P_ij/N_ij), the target of one item; -inf where it is zero.
         multiplicity: (m, m) N.
         anchors: (m,) a, sums to 1.
         counts: (m,) items in each row.
@@ -44,6 +125,7 @@ class WeightedLoss:
 
     log_weights: FloatArray
     target: FloatArray
+    log_share: FloatArray
     multiplicity: FloatArray
     anchors: FloatArray
     counts: FloatArray
@@ -64,11 +146,6 @@ class WeightedLoss:
         return self.self_pairs == "excluded"
 
     @cached_property
-    def uncompared(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Rows whose diagonal takes no part (one item, self pairs excluded)."""
-        return np.flatnonzero(np.diag(self.multiplicity) == 0).astype(np.int64)
-
-    @cached_property
     def entropy_bound(self) -> float:
         """Σ_i a_i H(p_i), the least value any similarity could give ([P2])."""
         return self.entropy(self.target)
@@ -79,6 +156,15 @@ class WeightedLoss:
             terms = np.where(Q > 0, -Q * np.log(Q / self.multiplicity), 0.0)
         return float(self.anchors @ terms.sum(axis=1))
 
+    @cached_property
+    def rounding(self) -> float:
+        """An excess that rounding of the similarities makes; none where each row has one positive entry."""
+        if ((self.target > 0).sum(axis=1) <= 1).all():
+            return 0.0
+        finite = np.isfinite(self.log_share) & (self.target > 0)
+        spread = float(np.abs(self.log_share[finite]).max(initial=0.0)) + 1 / self.temperature
+        return (16 * float(np.finfo(np.float64).eps) * spread) ** 2
+
     def similarity(self, Z: FloatArray) -> FloatArray:
         """(m, m) S of the embedding with rows z_i."""
         S = Z @ Z.T
@@ -88,26 +174,27 @@ class WeightedLoss:
             S += squares[:, None]
             S += squares[None, :]
             np.maximum(S, 0.0, out=S)
+            np.fill_diagonal(S, 0.0)
             S *= -1.0
+        else:
+            np.fill_diagonal(S, 1.0)
         S /= self.temperature
         return S
 
-    def softmax(self, S: FloatArray) -> tuple[float, FloatArray]:
-        """L at similarity S, and a_i q_ij; S is overwritten."""
-        linear = row_dot(self.target, S)
-        S[self.uncompared, self.uncompared] = -np.inf
-        top = S.max(axis=1)
-        S -= top[:, None]
-        np.exp(S, out=S)
-        S *= self.multiplicity
-        total = S.sum(axis=1)
-        loss = float(self.anchors @ (np.log(total) + top - linear))
-        S *= (self.anchors / total)[:, None]
-        return loss, S
+    def excess(self, S: FloatArray) -> float:
+        """Σ_i a_i KL(p_i‖q_i) at similarity S (m, m): L less the entropy bound."""
+        return float(self._divergence(S, S, S, full=False))
 
-    def loss(self, S: FloatArray) -> float:
-        """L at similarity S (m, m)."""
-        return self.softmax(S.copy())[0]
+    def softmax(self, S: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """The excess, a_i q_ij and a_i (q_ij - p_ij) at similarity S."""
+        Q, E = np.empty_like(S), np.empty_like(S)
+        return float(self._divergence(S, Q, E, full=True)), Q, E
+
+    def _divergence(self, S: FloatArray, Q: FloatArray, E: FloatArray, *, full: bool) -> float:
+        value: float = _divergence(
+            S, self.target, self.log_share, self.multiplicity, self.anchors, Q, E, full
+        )
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,38 +203,43 @@ class Point:
 
     Attributes:
         Z: (m, r) embedding.
-        loss: L(Z).
+        excess: L(Z) less the entropy bound.
         gradient: (m, r) Riemannian gradient (on unit rows for cosine).
         Q: (m, m) a_i q_ij.
-        Gamma: (m, m) symmetric part of a_i (q_ij - p_ij), the gradient of L in S.
-        y: (m,) cosine: z_i · ∂L/∂z_i, twice the multiplier of ‖z_i‖² = 1. Euclidean: row sums of Gamma.
+        Gamma: (m, m) symmetric part of a_i (q_ij - p_ij), the gradient of L in S; zero diagonal, since
+            the self-similarity of a point is fixed.
+        own: (m,) that diagonal.
+        y: (m,) cosine: Σ_{j≠i} 2 Γ_ij z_i·z_j/T, twice the multiplier of ‖z_i‖² = 1.
+            Euclidean: row sums of Gamma.
     """
 
     Z: FloatArray
-    loss: float
+    excess: float
     gradient: FloatArray
     Q: FloatArray
     Gamma: FloatArray
+    own: FloatArray
     y: FloatArray
 
 
-def value(problem: WeightedLoss, Z: FloatArray) -> float:
-    """L(Z)."""
-    return problem.softmax(problem.similarity(Z))[0]
+def excess(problem: WeightedLoss, Z: FloatArray) -> float:
+    """L(Z) less the entropy bound."""
+    return problem.excess(problem.similarity(Z))
 
 
 def evaluate(problem: WeightedLoss, Z: FloatArray) -> Point:
     """L, its Riemannian gradient and the softmax at Z."""
     T = problem.temperature
-    loss, Q = problem.softmax(problem.similarity(Z))
-    excess = Q - problem.anchors[:, None] * problem.target
-    Gamma = 0.5 * (excess + excess.T)
+    value, Q, E = problem.softmax(problem.similarity(Z))
+    Gamma = 0.5 * (E + E.T)
+    own = np.diag(Gamma).copy()
+    np.fill_diagonal(Gamma, 0.0)
     if problem.cosine:
-        E = (2 / T) * (Gamma @ Z)
-        y = row_dot(E, Z)
-        return Point(Z, loss, E - y[:, None] * Z, Q, Gamma, y)
+        H = (2 / T) * (Gamma @ Z)
+        y = row_dot(H, Z)
+        return Point(Z, value, H - y[:, None] * Z, Q, Gamma, own, y)
     degree = Gamma.sum(axis=1)
-    return Point(Z, loss, (-4 / T) * (degree[:, None] * Z - Gamma @ Z), Q, Gamma, degree)
+    return Point(Z, value, (-4 / T) * (degree[:, None] * Z - Gamma @ Z), Q, Gamma, own, degree)
 
 
 def hessian_product(problem: WeightedLoss, point: Point, V: FloatArray) -> FloatArray:

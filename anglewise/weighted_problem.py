@@ -82,13 +82,16 @@ def build_problem(
     live = np.isfinite(mass.max(axis=1))
     if not live.any():
         raise InvalidInput(("log_weights",), "no anchor has a positive: every compared weight is zero")
-    P = np.zeros_like(L)
-    P[live] = np.exp(mass[live] - logsumexp(mass[live], axis=1, keepdims=True))
+    log_share = np.full_like(L, -np.inf)
+    log_share[live] = L[live] - logsumexp(mass[live], axis=1, keepdims=True)
+    log_share[N == 0] = -np.inf
+    P = N * np.exp(log_share)
     P[live] /= P[live].sum(axis=1, keepdims=True)
     anchors = np.where(live, n, 0.0)
     return WeightedLoss(
         log_weights=L,
         target=P,
+        log_share=log_share,
         multiplicity=N,
         anchors=anchors / anchors.sum(),
         counts=n,

@@ -2,7 +2,7 @@
 
 Start: the projection of the matrix the entropy bound asks for, at its numerical rank. Then alternate:
 minimize over the factor; drop dimensions that do not matter; compute the dual matrix; open a new dimension
-along each of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2005]
+along each of its negative eigenvectors. A full-rank start converges far more slowly. [Burer2003]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.linalg import eigh
 from anglewise.sampling import FloatArray
 from anglewise.trust_region import Budget, trust_region
 from anglewise.weighted_certificate import DualCheck, check, relative
-from anglewise.weighted_loss import Point, WeightedLoss, evaluate, retract, value
+from anglewise.weighted_loss import Point, WeightedLoss, evaluate, excess, retract
 from anglewise.weighted_problem import bound_gram
 
 MAX_ROUNDS = 80
@@ -23,12 +23,15 @@ NEGLIGIBLE = 1e-4
 """Singular values below this share of the largest are dropped when the loss does not rise."""
 
 
+GEOMETRY = 1e-6
+"""Wanted gap as a share of the excess over the entropy bound."""
+
+
 @dataclass(frozen=True, eq=False)
 class FactorSolution:
     """The best factor found.
 
-    ``gap`` is a proven bound on its loss minus the minimum of the convex program, ``lower_bound`` the
-    best bound met on the way.
+    ``gap`` is a proven bound on its loss minus the minimum of the convex program.
     """
 
     point: Point
@@ -38,7 +41,8 @@ class FactorSolution:
 
     @property
     def lower_bound(self) -> float:
-        return self.point.loss - self.gap
+        """Proven bound on the excess of the convex program."""
+        return self.point.excess - self.gap
 
 
 def spectral_start(
@@ -62,7 +66,7 @@ def compress(problem: WeightedLoss, point: Point) -> Point:
     rank = max(1, int((s > NEGLIGIBLE * s[0]).sum()))
     if rank < point.Z.shape[1]:
         Z = retract(problem, U[:, :rank] * s[:rank])
-        if value(problem, Z) <= point.loss + 1e-13 * max(1.0, abs(point.loss)):
+        if excess(problem, Z) <= point.excess * (1 + 1e-12) + problem.rounding:
             return evaluate(problem, Z)
     return point
 
@@ -76,36 +80,53 @@ def escape(problem: WeightedLoss, point: Point, directions: FloatArray) -> Float
     step = 0.5
     while step > 1e-8:
         trial = retract(problem, Z + step * V)
-        if value(problem, trial) < point.loss:
+        if excess(problem, trial) < point.excess:
             return trial
         step *= 0.5
     return retract(problem, Z + 1e-6 * V)
 
 
 def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: int = 0) -> FactorSolution:
-    """The minimum over Gram matrices to a relative gap of ``tolerance``, or the best within the budget."""
+    """The minimum over Gram matrices to a relative gap of ``tolerance``, or the best within the budget.
+
+    The loss may hardly depend on the geometry (low temperatures), so the gap is also brought below
+    `GEOMETRY` of the excess over the entropy bound, as far as half as much work again allows.
+    """
     rng = np.random.default_rng(seed)
     m = problem.rows
     Z = spectral_start(problem, m, rng)
-    gradient_tolerance = 1e-3 * float(np.linalg.norm(evaluate(problem, Z).gradient)) + 1e-15
+    gradient_tolerance = 1e-3 * float(np.linalg.norm(evaluate(problem, Z).gradient)) + 1e-300
     best: FactorSolution | None = None
-    lower = problem.entropy_bound
+    lower = 0.0
     history: list[float] = []
+    certified_at: int | None = None
     for rounds in range(1, MAX_ROUNDS + 1):
         steps = budget.steps
         point = compress(problem, trust_region(problem, Z, gradient_tolerance, budget))
         dual = check(problem, point, 4 + m // 50)
-        lower = max(lower, point.loss - dual.gap)
-        gap = max(point.loss - lower, 0.0)
+        lower = max(lower, point.excess - dual.gap)
+        gap = max(point.excess - lower, 0.0)
         history.append(gap)
-        if best is None or point.loss - lower <= best.gap:
+        if best is None or gap <= best.gap:
             best = FactorSolution(point, gap, dual.eigenvalue, rounds)
+        if certified_at is None and relative(gap, problem.entropy_bound + point.excess) <= tolerance:
+            certified_at = budget.products
         stalled = rounds > 20 and min(history[-20:]) > 0.5 * min(history[:-20])
-        if relative(gap, point.loss) <= tolerance or gradient_tolerance < 1e-15 or budget.spent or stalled:
+        enough = certified_at is not None and (
+            gap <= GEOMETRY * point.excess
+            or point.excess <= problem.rounding
+            or budget.products > 1.5 * certified_at + 200
+        )
+        if enough or stalled or _items_separate(dual) or budget.spent or gradient_tolerance == 0:
             break
         Z, gradient_tolerance = _next_round(problem, point, dual, gradient_tolerance, budget.steps - steps)
     assert best is not None
-    return FactorSolution(best.point, max(best.point.loss - lower, 0.0), best.dual_eigenvalue, rounds)
+    return FactorSolution(best.point, max(best.point.excess - lower, 0.0), best.dual_eigenvalue, rounds)
+
+
+def _items_separate(dual: DualCheck) -> bool:
+    """Whether only the items of single rows, held at one point, still want to move: more rows are needed."""
+    return dual.inside < 0 and float(dual.eigenvalues[0]) > 1e-3 * dual.inside
 
 
 def _next_round(
