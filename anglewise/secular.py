@@ -66,9 +66,11 @@ class OffsetCurve:
         n = len(self.P)
         y = np.concatenate([[1.0], _solution(self.P.t, self.P.b, self.peak)])
         z = np.concatenate([[0.0], self.P.trailing().eigenvector(0)])
+        z = math.copysign(1.0, float(y @ z)) * z
         yz, missing = float(y @ z), max(0.0, n - float(y @ y))
-        x = y + (math.sqrt(yz * yz + missing) - yz) * z
-        return np.asarray(x / np.linalg.norm(x))
+        if missing > 0:
+            y = y + missing / (math.sqrt(yz * yz + missing) + yz) * z
+        return np.asarray(y / np.linalg.norm(y))
 
 
 def offset_curve(P: Tridiagonal) -> OffsetCurve:
