@@ -15,7 +15,7 @@ from anglewise.errors import NumericalFailure
 from anglewise.factor import FactorSolution
 from anglewise.geometry import GroupSolution, SolverReport
 from anglewise.losses import Loss
-from anglewise.means import ClassMeans, class_means, expand_rows
+from anglewise.means import ClassMeans, Spectrum, class_means, expand_rows, spectrum
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups
 from anglewise.tilted import TiltedRisk, single_class_groups
@@ -28,7 +28,7 @@ The first is `MERGE_TOLERANCE`: a pair of classes at 1 - cosine = ε has an eige
 SNAP_TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 MAX_SHIFT = 1e-5
 SMALL_GROUPS = 64
-"""Above this order only the smallest snap is tried: each costs an evaluation and three factorizations."""
+"""Above this order only the smallest snap is tried: each costs an evaluation and two factorizations."""
 
 PSD_TOLERANCE = 1e-9
 
@@ -36,51 +36,43 @@ PSD_TOLERANCE = 1e-9
 def clean(risk: Risk, solution: GroupSolution) -> tuple[ClassMeans, GroupSolution]:
     """Class means, and the solution restated for exactly the Gram matrix that they have.
 
-    Solvers keep a little distance from the boundary of the elliptope, on which every optimum lies. First a
-    matrix of lower rank is tried, then small eigenvalues are dropped, each only if the proof survives.
+    Solvers keep a little distance λ_min(A) from the boundary of the elliptope, on which every optimum of a
+    loss that is nowhere flat lies; moving there lowers the risk to first order, since Σ_i (GA)_ii < 0. First
+    a matrix of lower rank is tried, then small eigenvalues are dropped, each only if the proof survives.
     """
-    gram = onto_boundary(risk.groups, solution.gram)
-    return _sharper(risk, solution, gram) or _restated(risk, solution, gram)
+    found = spectrum(risk.groups, solution.gram)
+    moved = found.onto_boundary() if 0 < found.smallest <= MAX_SHIFT else found
+    return _sharper(risk, solution, moved) or _restated(risk, solution, found, moved)
 
 
-def onto_boundary(groups: Groups, A: FloatArray) -> FloatArray:
-    """(A - λI)/(1 - λ), λ = λ_min(A): singular, and of lower risk to first order, since Σ_i (GA)_ii < 0.
-
-    Losses that are flat have optima far inside, which are left where they are.
-    """
-    smallest = min_gram_eigenvalue(groups, A)
-    if not 0 < smallest <= MAX_SHIFT:
-        return A
-    B = A / (1 - smallest)
-    single = groups.sizes == 1
-    B[single, single] = 1.0
-    return np.clip(B, -1.0, 1.0)
-
-
-def _sharper(
-    risk: Risk, solution: GroupSolution, gram: FloatArray
-) -> tuple[ClassMeans, GroupSolution] | None:
+def _sharper(risk: Risk, solution: GroupSolution, moved: Spectrum) -> tuple[ClassMeans, GroupSolution] | None:
     """A matrix of lower rank that is proven better than the solver's: classes that have really merged.
 
     A certified risk leaves the Gram matrix uncertain by about the square root of the gap; the certificate of
     the merged matrix decides. Merging what is apart opens a gap of the first order in the distance.
     """
-    old, groups = solution.certificate, risk.groups
-    rank = class_means(groups, gram, rank_tolerance=RANK_TOLERANCES[0]).rank
-    tolerances = SNAP_TOLERANCES if len(groups) <= SMALL_GROUPS else SNAP_TOLERANCES[-1:]
-    candidates = [(gram, tolerance) for tolerance in tolerances]
-    if _has_sides(groups, gram):
-        candidates.insert(0, (np.sign(gram), 0.0))
-    for candidate, rank_tolerance in candidates:
-        means = class_means(groups, candidate, rank_tolerance=rank_tolerance)
-        if means.rank == rank:
+    old, groups, rank = solution.certificate, risk.groups, moved.rank(RANK_TOLERANCES[0])
+    if rank > 1 and _has_sides(groups, solution.gram):
+        merged = _judged(risk, solution, spectrum(groups, np.sign(solution.gram)).means())
+        if merged[1].certificate.gap < old.gap:
+            return merged
+    for tolerance in SNAP_TOLERANCES if len(groups) <= SMALL_GROUPS else SNAP_TOLERANCES[-1:]:
+        if moved.rank(tolerance) == rank:
             return None
-        A = means.group_gram
-        value, H = risk.value_and_gradient(A)
-        certificate = certify(risk, value, H, A, tolerance=old.tolerance)
-        if certificate.gap < old.gap:
-            return means, replace(solution, gram=A, risk=value, certificate=certificate)
+        merged = _judged(risk, solution, moved.means(rank_tolerance=tolerance))
+        if merged[1].certificate.gap < old.gap:
+            return merged
     return None
+
+
+def _judged(risk: Risk, solution: GroupSolution, means: ClassMeans) -> tuple[ClassMeans, GroupSolution]:
+    """The solution with other class means and a certificate of their own."""
+    A, old = means.group_gram, solution.certificate
+    value, H = risk.value_and_gradient(A)
+    certificate = certify(risk, value, H, A, tolerance=old.tolerance)
+    # What the solver said about a gap that is now closed would be wrong.
+    warnings = () if certificate.certified and not old.certified else solution.warnings
+    return means, replace(solution, gram=A, risk=value, certificate=certificate, warnings=warnings)
 
 
 def _has_sides(groups: Groups, gram: FloatArray) -> bool:
@@ -93,12 +85,14 @@ def _has_sides(groups: Groups, gram: FloatArray) -> bool:
     return bool((gram[0, 1:] < 0).all() and (gram[1:, 1:] > 0).all())
 
 
-def _restated(risk: Risk, solution: GroupSolution, gram: FloatArray) -> tuple[ClassMeans, GroupSolution]:
+def _restated(
+    risk: Risk, solution: GroupSolution, found: Spectrum, moved: Spectrum
+) -> tuple[ClassMeans, GroupSolution]:
     """Drops eigenvalues; the old gap plus the increase of the risk bounds the new gap."""
     old = solution.certificate
-    attempts = [(gram, rank_tolerance) for rank_tolerance in RANK_TOLERANCES]
-    for candidate, rank_tolerance in [*attempts, (solution.gram, 0.0)]:
-        means = class_means(risk.groups, candidate, rank_tolerance=rank_tolerance)
+    attempts = [(moved, rank_tolerance) for rank_tolerance in RANK_TOLERANCES]
+    for candidate, rank_tolerance in [*attempts, (found, 0.0)]:
+        means = candidate.means(rank_tolerance=rank_tolerance)
         value = risk.value(means.group_gram)
         gap = old.gap + max(0.0, value - solution.risk)
         relative_gap = relative(risk, value, gap)
@@ -110,7 +104,6 @@ def _restated(risk: Risk, solution: GroupSolution, gram: FloatArray) -> tuple[Cl
         relative_gap=relative_gap,
         lower_bound=value - gap,
         certified=relative_gap <= old.tolerance,
-        min_gram_eigenvalue=min_gram_eigenvalue(risk.groups, means.group_gram),
     )
     return means, replace(solution, gram=means.group_gram, risk=value, certificate=certificate)
 
@@ -199,8 +192,12 @@ def _factored_warnings(
     )
 
 
-def verify(geometry: Geometry) -> None:
-    """Checks the matrix itself before it leaves: symmetric, unit diagonal, positive semidefinite."""
+def verified(geometry: Geometry) -> Geometry:
+    """Checks the matrix itself before it leaves: symmetric, unit diagonal, positive semidefinite.
+
+    Raises:
+        NumericalFailure: a check failed.
+    """
     A, groups = geometry.group_gram, geometry.groups
     smallest = min_gram_eigenvalue(groups, A)
     facts = (
@@ -215,3 +212,4 @@ def verify(geometry: Geometry) -> None:
             "the Gram matrix failed its final check: "
             f"smallest eigenvalue {smallest:.1e}, risk {geometry.risk}"
         )
+    return replace(geometry, certificate=replace(geometry.certificate, min_gram_eigenvalue=smallest))

@@ -8,7 +8,7 @@ a simplex in n_g - 1 coordinates of the group's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -124,18 +124,67 @@ def expand_rows(groups: Groups, group_gram: FloatArray, start: int, stop: int) -
     return np.asarray(rows, dtype=np.float64)
 
 
-def class_means(
-    groups: Groups,
-    group_gram: FloatArray,
-    *,
-    dimension: int | None = None,
-    rank_tolerance: float = 0.0,
-) -> ClassMeans:
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a C × C Gram matrix given on groups.
+
+    Attributes:
+        values: (G,) eigenvalues of B, descending.
+        vectors: (G, G) its eigenvectors as columns, each with its largest component positive.
+        inside: (G,) eigenvalue 1 - A_gg on vectors inside the group, 0 where it has one class.
+    """
+
+    groups: Groups
+    values: FloatArray
+    vectors: FloatArray
+    inside: FloatArray
+
+    @property
+    def smallest(self) -> float:
+        """λ_min on all classes."""
+        inside = self.inside[self.groups.sizes > 1]
+        return float(min(self.values[-1], inside.min(initial=np.inf)))
+
+    def onto_boundary(self) -> Spectrum:
+        """Of (A - λI)/(1 - λ), λ = λ_min < 1: unit diagonal and singular."""
+        shift = self.smallest
+        inside = np.where(self.groups.sizes > 1, (self.inside - shift) / (1 - shift), 0.0)
+        return replace(self, values=(self.values - shift) / (1 - shift), inside=inside)
+
+    def rank(self, tolerance: float) -> int:
+        """Number of eigenvalues above ``tolerance``."""
+        own = np.where(self.inside > tolerance, self.groups.sizes - 1, 0)
+        return int((self.values > tolerance).sum() + own.sum())
+
+    def means(self, *, rank_tolerance: float = 0.0, dimension: int | None = None) -> ClassMeans:
+        """Unit class means, see `class_means`."""
+        floor = max(rank_tolerance, ROUNDING * max(float(self.values[0]), float(self.inside.max())))
+        kept = self.values > floor
+        roots = np.sqrt(self.groups.sizes)
+        coordinates = self.vectors[:, kept] * np.sqrt(self.values[kept]) / roots[:, None]
+        spread = np.sqrt(np.where(self.inside > floor, self.inside, 0.0))
+        coordinates, spread = _unit_length(self.groups, coordinates, spread)
+        own = np.where(spread > 0, self.groups.sizes - 1, 0)
+        rank = int(kept.sum() + own.sum())
+        if dimension is not None and dimension < rank:
+            raise InvalidInput(("dimension",), f"must be at least the rank {rank} of this geometry")
+        return ClassMeans(
+            groups=self.groups,
+            group_means=coordinates,
+            spread=spread,
+            first=np.asarray(kept.sum() + np.cumsum(own) - own, dtype=np.int64),
+            position=_positions(self.groups),
+            rank=rank,
+            dimension=rank if dimension is None else dimension,
+        )
+
+
+def class_means(groups: Groups, group_gram: FloatArray, *, dimension: int | None = None) -> ClassMeans:
     """Factors a Gram matrix on groups into unit class means.
 
-    Eigenvalues up to ``rank_tolerance``, or of the size of rounding, are dropped and every mean is scaled
-    back to length one, so the means reproduce ``group_gram`` up to the eigenvalues dropped. Coordinates are
-    ordered by eigenvalue, each with its largest component positive: the answer is the same on every run.
+    Eigenvalues of the size of rounding are dropped and every mean is scaled back to length one, so the
+    means reproduce ``group_gram`` up to the eigenvalues dropped. Coordinates are ordered by eigenvalue, each
+    with its largest component positive: the answer is the same on every run.
 
     Args:
         group_gram: (G, G), positive semidefinite on classes; the diagonal is the inner product of two
@@ -145,29 +194,11 @@ def class_means(
     Raises:
         InvalidInput: ``dimension`` is below the rank.
     """
-    values, vectors, inside = _spectrum(groups, group_gram)
-    floor = max(rank_tolerance, ROUNDING * max(float(values[0]), float(inside.max())))
-    kept = values > floor
-    coordinates = vectors[:, kept] * np.sqrt(values[kept]) / np.sqrt(groups.sizes)[:, None]
-    spread = np.sqrt(np.where(inside > floor, inside, 0.0))
-    coordinates, spread = _unit_length(groups, coordinates, spread)
-    own = np.where(spread > 0, groups.sizes - 1, 0)
-    rank = int(kept.sum() + own.sum())
-    if dimension is not None and dimension < rank:
-        raise InvalidInput(("dimension",), f"must be at least the rank {rank} of this geometry")
-    return ClassMeans(
-        groups=groups,
-        group_means=coordinates,
-        spread=spread,
-        first=np.asarray(kept.sum() + np.cumsum(own) - own, dtype=np.int64),
-        position=_positions(groups),
-        rank=rank,
-        dimension=rank if dimension is None else dimension,
-    )
+    return spectrum(groups, group_gram).means(dimension=dimension)
 
 
-def _spectrum(groups: Groups, A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Eigenvalues of B, descending, its eigenvectors, and the eigenvalue inside each group (0 if single)."""
+def spectrum(groups: Groups, A: FloatArray) -> Spectrum:
+    """The eigenvalues of a Gram matrix on groups, from its G × G part."""
     n = groups.sizes.astype(np.float64)
     B = np.sqrt(n)[:, None] * A * np.sqrt(n)[None, :]
     diagonal = np.where(n > 1, np.diag(A), 0.0)
@@ -177,7 +208,7 @@ def _spectrum(groups: Groups, A: FloatArray) -> tuple[FloatArray, FloatArray, Fl
     vectors = vectors[:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(len(B))] < 0, -1.0, 1.0)
-    return values[::-1], vectors * signs, np.where(n > 1, 1 - diagonal, 0.0)
+    return Spectrum(groups, values[::-1], vectors * signs, np.where(n > 1, 1 - diagonal, 0.0))
 
 
 def _unit_length(

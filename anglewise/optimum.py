@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from anglewise.answer import clean, convex_geometry, factored_geometry, verify
+from anglewise.answer import clean, convex_geometry, factored_geometry, verified
 from anglewise.class_geometry import Geometry
 from anglewise.closed_forms import orthogonal_frame, point
 from anglewise.errors import InvalidInput, TooLarge
@@ -103,7 +103,7 @@ def optimal_geometry(
         geometry = orthogonal_frame(groups, sampling, loss, dimension, tolerance)
     else:
         geometry = _best(proportions, groups, sampling, loss, dimension, solver, tolerance, time_limit)
-    verify(geometry)
+    geometry = verified(geometry)
     return replace(geometry, solver=replace(geometry.solver, seconds=time.perf_counter() - started))
 
 

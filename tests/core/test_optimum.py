@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import anglewise
 from anglewise.enumeration import enumerated_risk
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss, SquaredHinge, Triplet
@@ -332,3 +333,11 @@ def test_problems_beyond_a_method_are_too_large() -> None:
         optimal_geometry([5, 4, 3, 2, 1], loss=InfoNCE(negatives=256), solver="cvxpy")
     with pytest.raises(TooLarge):
         optimal_geometry([2] * 2000 + [1], loss=InfoNCE(hardness=1))
+
+
+def test_public_names_are_sorted_and_exist() -> None:
+    constants = [name for name in anglewise.__all__ if name.isupper()]
+    classes = [name for name in anglewise.__all__ if name[0].isupper() and not name.isupper()]
+    rest = [name for name in anglewise.__all__ if not name[0].isupper()]
+    assert anglewise.__all__ == sorted(constants) + sorted(classes) + sorted(rest)
+    assert all(hasattr(anglewise, name) for name in anglewise.__all__)
