@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from anglewise.version import __version__
-from service import collapse_map, collapse_threshold, docs_page, health, optimal_geometry
+from service import collapse_map, collapse_threshold, docs_page, health, optimal_geometry, realizability
 from service.cache import AnswerCache
 from service.deps import State
+from service.document import install
 from service.engine import Engine
 from service.middleware import ApiKeys, RequestIdentity
-from service.openapi import install
 from service.pool import SolverPool
 from service.problems import Problem, handle_exception
 from service.settings import Settings
@@ -23,6 +23,7 @@ ROUTERS = (
     optimal_geometry.router,
     collapse_threshold.router,
     collapse_map.router,
+    realizability.router,
     health.router,
     docs_page.router,
 )

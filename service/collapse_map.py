@@ -111,5 +111,4 @@ router = computation_router(
             "quantity": "exact_threshold",
         }
     },
-    answer_example={},
 )

@@ -72,5 +72,4 @@ router = computation_router(
         "ten classes at temperature 1": {"classes": 10, "loss": {"name": "infonce", "temperature": 1.0}},
         "logistic loss": {"classes": 3, "sampling": "unsupervised", "loss": {"name": "logistic"}},
     },
-    answer_example={},
 )

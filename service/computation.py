@@ -19,12 +19,14 @@ class Outcome:
     Attributes:
         document: builds the JSON answer; arrays may stay numpy arrays.
         archive: writes the answer as an .npz archive, where that is offered.
+        picture: a PNG image that belongs to the answer, where there is one.
         final: whether the same request would always get this answer. An answer cut short by its time
             limit is not final, and is not cached.
     """
 
     document: Callable[[], Mapping[str, Any]]
     archive: Callable[[BinaryIO], None] | None = None
+    picture: bytes = b""
     final: bool = True
 
 
@@ -65,3 +67,11 @@ class Computation:
         request = parse(body, self.request)
         self.check(request, limits)
         return request
+
+    def canonical(self, body: bytes, limits: Limits) -> bytes:
+        """The request with all defaults filled in: equal requests become equal bytes.
+
+        Raises:
+            Problem, InvalidInput: as `parse`.
+        """
+        return self.parse(body, limits).model_dump_json().encode()

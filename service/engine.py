@@ -64,10 +64,16 @@ class Engine:
         flight = Flight(self.pool.submit(computation.name, body, archive=True))
         return await self._land(flight, UNSHARED, client)
 
+    async def once(self, computation: Computation, body: bytes, client: Request) -> Reply:
+        """The JSON answer with its picture; never cached or shared."""
+        body, _ = await self._canonical(computation, body)
+        flight = Flight(self.pool.submit(computation.name, body))
+        return await self._land(flight, UNSHARED, client)
+
     async def _canonical(self, computation: Computation, body: bytes) -> tuple[bytes, bytes]:
         """The request with all defaults filled in, and its key. Large bodies stay as they came."""
         if len(body) <= INLINE_BYTES:
-            body = computation.parse(body, self.limits).model_dump_json().encode()
+            body = computation.canonical(body, self.limits)
             digest = hashlib.sha256(body).digest()
         else:
             digest = await asyncio.to_thread(lambda: hashlib.sha256(body).digest())

@@ -98,7 +98,8 @@ def describe(geometry: Geometry, max_inline_classes: int, *, with_groups: bool) 
         "certificate": dataclasses.asdict(geometry.certificate),
         "collapse": dataclasses.asdict(geometry.collapse),
         "comparators": {
-            name: _comparator(comparator, with_groups) for name, comparator in geometry.comparators.items()
+            name: _comparator(comparator, with_groups and inline)
+            for name, comparator in geometry.comparators.items()
         },
         "solver": dataclasses.asdict(geometry.solver),
         "warnings": geometry.warnings,
@@ -107,7 +108,7 @@ def describe(geometry: Geometry, max_inline_classes: int, *, with_groups: bool) 
 
 
 def _comparator(comparator: Any, with_grams: bool) -> dict[str, Any]:
-    """Its risk; its Gram matrices are on groups, so they go with them."""
+    """Its risk, and its Gram matrices on groups where they are asked for and not too large."""
     fields = {item.name: getattr(comparator, item.name) for item in dataclasses.fields(comparator)}
     return fields if with_grams else {"risk": fields["risk"]}
 

@@ -1,55 +1,24 @@
-"""The OpenAPI document, and ``python -m service.openapi``, which writes it to openapi/openapi.json."""
+"""``python -m service.openapi`` writes the OpenAPI document to openapi/openapi.json."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
-
-from service.computations import COMPUTATIONS
-from service.problems import ProblemDocument
+from service.app import create_app
+from service.settings import Settings
 
 PATH = Path(__file__).resolve().parent.parent / "openapi" / "openapi.json"
 
 
-def install(app: FastAPI) -> None:
-    """Make ``app.openapi()`` the whole document."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = document(app)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document and the schemas of bodies, answers and problems, which it does not validate."""
-    result = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    models: list[type[BaseModel]] = [ProblemDocument]
-    for computation in COMPUTATIONS.values():
-        models += [computation.request, computation.answer]
-    _, schemas = models_json_schema(
-        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
-    )
-    components = result.setdefault("components", {})
-    components["schemas"] = dict(sorted((components.get("schemas", {}) | schemas["$defs"]).items()))
-    components["securitySchemes"] = {"api_key": {"type": "http", "scheme": "bearer"}}
-    result["security"] = [{}, {"api_key": []}]
-    return result
+def render() -> str:
+    """The document as it is committed: the same text on every machine, whatever its environment."""
+    app = create_app(Settings.model_construct())
+    return json.dumps(app.openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
-    from service.app import create_app
-    from service.settings import Settings
-
-    text = json.dumps(create_app(Settings()).openapi(), indent=1, ensure_ascii=False) + "\n"
-    PATH.write_text(text, encoding="utf-8")
+    PATH.write_text(render(), encoding="utf-8")
 
 
 if __name__ == "__main__":

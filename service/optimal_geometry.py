@@ -129,16 +129,19 @@ router = computation_router(
     "counts, its exact risk, a proven bound on how far it is from the optimum, and which classes collapse. "
     "With `Accept: application/x-npz` the full arrays come as an archive of .npy files.",
     examples={
+        "three classes, without supervision": {
+            "class_counts": [900, 60, 40],
+            "sampling": "unsupervised",
+            "loss": {"name": "infonce", "negatives": 16, "temperature": 1.0},
+        },
         "ten classes, long tail": {
             "class_counts": [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50],
             "sampling": "supervised",
             "loss": {"name": "infonce", "negatives": 256, "temperature": 0.1},
         },
-        "one majority, without supervision": {
+        "one majority, infinitely many negatives": {
             "class_proportions": [0.98, 0.01, 0.01],
-            "sampling": "unsupervised",
             "loss": {"name": "infonce", "negatives": "infinite", "temperature": 1.0},
         },
     },
-    answer_example={},
 )

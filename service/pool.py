@@ -36,6 +36,7 @@ class Reply:
     body: bytes = b""
     file: BinaryIO | None = None
     final: bool = False
+    picture: bytes = b""
 
 
 class Job:
@@ -77,7 +78,10 @@ class Job:
             file = path.open("rb")
             path.unlink()
         if not self.future.done():
-            self.future.set_result(Reply(body, file, header.get("final", False)))
+            length = header.get("length", len(body))
+            picture = body[length:]
+            answer = body[:length] if picture else body
+            self.future.set_result(Reply(answer, file, header.get("final", False), picture))
         elif file is not None:
             file.close()
 

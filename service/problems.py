@@ -32,6 +32,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "invalid_input": (422, "The request has an invalid value"),
     "too_large": (422, "The problem is too large to answer at once"),
     "numerical_failure": (422, "The computation broke down"),
+    "storage_full": (507, "There is no space for the upload"),
     "internal_error": (500, "The service failed"),
     "deadline": (503, "The computation met its deadline"),
     "busy": (503, "Too many computations are waiting"),

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -24,9 +25,11 @@ MESSAGES = {
     "bool_type": "must be true or false",
     "extra_forbidden": "unknown field",
     "finite_number": "must be finite",
+    "float_parsing": "must be a number",
     "float_type": "must be a number",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
+    "int_parsing": "must be an integer",
     "int_type": "must be an integer",
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
@@ -35,6 +38,8 @@ MESSAGES = {
     "missing": "is required",
     "model_type": "must be an object",
     "string_type": "must be a string",
+    "union_tag_invalid": "must be one of {expected_tags}",
+    "union_tag_not_found": "is required",
     "too_short": "needs at least {min_length} item",
 }
 """Pydantic's errors in the words of the core."""
@@ -43,14 +48,31 @@ MESSAGES = {
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
     """The body, refused as soon as it is known to be too long, whatever its headers say."""
     _require_json(request)
+    return await read_bounded(request, max_bytes)
+
+
+async def read_bounded(request: Request, max_bytes: int) -> bytes:
+    """The whole body, whatever its type, refused as soon as it is known to be too long."""
     body = bytearray()
-    if _declared_length(request) > max_bytes:
-        _refuse_length(max_bytes)
-    async for chunk in request.stream():
-        if len(body) + len(chunk) > max_bytes:
-            _refuse_length(max_bytes)
+    async for chunk in bounded_chunks(request, max_bytes):
         body += chunk
     return bytes(body)
+
+
+async def bounded_chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
+    """The body piece by piece.
+
+    Raises:
+        Problem: body_too_large, before the piece that would exceed the limit.
+    """
+    if _declared_length(request) > max_bytes:
+        _refuse_length(max_bytes)
+    received = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > max_bytes:
+            _refuse_length(max_bytes)
+        yield chunk
 
 
 def parse(body: bytes, model: type[Model]) -> Model:
@@ -63,7 +85,12 @@ def parse(body: bytes, model: type[Model]) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise Problem("invalid_input", *_describe(error, document)) from None
+        raise invalid(error, document) from None
+
+
+def invalid(error: ValidationError, document: Any) -> Problem:
+    """The problem that a failed validation of ``document`` becomes."""
+    return Problem("invalid_input", *_describe(error, document))
 
 
 def parse_json(body: bytes) -> Any:
@@ -150,10 +177,20 @@ def _child(document: Any, part: str | int) -> tuple[bool, Any]:
 
 
 def _require_json(request: Request) -> None:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        given = f"not {media_type}" if media_type else "and its content type was not given"
-        raise Problem("unsupported_media_type", f"send application/json, {given}")
+    given = media_type(request)
+    if given != "application/json":
+        what = f"not {given}" if given else "and its content type was not given"
+        raise Problem("unsupported_media_type", f"send application/json, {what}")
+    require_no_encoding(request)
+
+
+def media_type(request: Request) -> str:
+    """The declared content type without its parameters; empty if there is none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def require_no_encoding(request: Request) -> None:
+    """Bodies are not decompressed."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("unsupported_media_type", "send the body without a content encoding")
 

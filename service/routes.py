@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastapi import APIRouter
@@ -15,10 +18,12 @@ from service.deps import EngineDep
 from service.engine import ClientGone
 from service.pool import Reply
 from service.problems import Problem, problem_responses
-from service.request_body import read_json_body
+from service.request_body import media_type, read_json_body
+from service.settings import Limits
 
 JSON = "application/json"
 ARCHIVE = "application/x-npz"
+EXAMPLE_ANSWERS = Path(__file__).parent / "example_answers"
 CHUNK = 256 * 1024
 CLIENT_CLOSED_REQUEST = 499
 
@@ -39,6 +44,25 @@ COMPUTATION_PROBLEMS = (
 )
 
 
+@dataclass(frozen=True)
+class OtherBody:
+    """A body of another media type than JSON.
+
+    Attributes:
+        media_type: what the client declares.
+        computation: validates and answers it.
+        read: the bytes for ``computation`` from the request.
+        schema: OpenAPI of the body.
+        parameters: OpenAPI of the query string.
+    """
+
+    media_type: str
+    computation: Computation
+    read: Callable[[Request, Limits], Awaitable[bytes]]
+    schema: Mapping[str, Any]
+    parameters: tuple[Mapping[str, Any], ...] = ()
+
+
 def computation_router(
     computation: Computation,
     *,
@@ -47,22 +71,26 @@ def computation_router(
     summary: str,
     description: str,
     examples: Mapping[str, Mapping[str, Any]],
-    answer_example: Mapping[str, Any],
+    other: OtherBody | None = None,
 ) -> APIRouter:
     """A router with POST ``path``: read, validate, compute in a solver process, answer.
 
     Args:
-        examples: request bodies for the documentation, by title.
-        answer_example: the answer to the first of them.
+        examples: request bodies for the documentation, by title. The answer to the first of them is in
+            example_answers/, under the computation's name.
+        other: a body of another media type that is accepted beside JSON.
     """
     router = APIRouter(tags=[tag])
 
     async def handler(request: Request, engine: EngineDep) -> Response:
         wants_archive = _negotiate(request, offers_archive=computation.offers_archive)
-        body = await read_json_body(request, engine.limits.max_body_bytes)
+        if other is not None and media_type(request) == other.media_type:
+            asked, body = other.computation, await other.read(request, engine.limits)
+        else:
+            asked, body = computation, await read_json_body(request, engine.limits.max_body_bytes)
         ask = engine.archive if wants_archive else engine.answer
         try:
-            return _response(await ask(computation, body, request))
+            return _response(await ask(asked, body, request))
         except ClientGone:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
 
@@ -76,10 +104,10 @@ def computation_router(
         description=description,
         response_model=None,
         responses={
-            200: _answer_document(computation, answer_example),
+            200: _answer_document(computation),
             **problem_responses(*COMPUTATION_PROBLEMS),
         },
-        openapi_extra={"requestBody": _body_document(computation, examples)},
+        openapi_extra=_request_document(computation, examples, other),
     )
     return router
 
@@ -133,13 +161,22 @@ async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
             yield chunk
 
 
-def _body_document(computation: Computation, examples: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _request_document(
+    computation: Computation, examples: Mapping[str, Mapping[str, Any]], other: OtherBody | None
+) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{computation.request.__name__}"}
     named = {title: {"value": body} for title, body in examples.items()}
-    return {"required": True, "content": {JSON: {"schema": schema, "examples": named}}}
+    content: dict[str, Any] = {JSON: {"schema": schema, "examples": named}}
+    document: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    if other is not None:
+        content[other.media_type] = {"schema": other.schema}
+        document["parameters"] = list(other.parameters)
+    return document
 
 
-def _answer_document(computation: Computation, example: Mapping[str, Any]) -> dict[str, Any]:
+def _answer_document(computation: Computation) -> dict[str, Any]:
+    file = EXAMPLE_ANSWERS / f"{computation.name}.json"
+    example = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
     schema = {"$ref": f"#/components/schemas/{computation.answer.__name__}"}
     content: dict[str, Any] = {JSON: {"schema": schema, "example": example}}
     if computation.offers_archive:

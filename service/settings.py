@@ -10,8 +10,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 MIB = 2**20
-SOFT_SHARE = 0.85
-"""Share of the deadline after which a solver is asked for its best answer so far."""
+SOFT_SHARE = 0.6
+"""Share of the deadline after which a solver is asked for its best answer so far; it then still has to finish
+one evaluation, prove the gap and describe the geometry, which takes seconds for thousands of classes."""
 
 
 class Limits(BaseModel):
@@ -22,6 +23,12 @@ class Limits(BaseModel):
     deadline_seconds: float = Field(default=30.0, gt=0, description="a computation is killed after this time")
     max_body_bytes: int = Field(default=64 * MIB, gt=0)
     max_classes: int = Field(default=20_000, gt=0)
+    max_items: int = Field(default=3_000, gt=0, description="rows of a weight matrix")
+    max_array_bytes: int = Field(default=128 * MIB, gt=0, description="an .npy body")
+    max_upload_bytes: int = Field(
+        default=1024 * MIB, gt=0, description="an uploaded file, and its arrays when decompressed"
+    )
+    max_embedding_numbers: int = Field(default=2_000_000, gt=0, description="embeddings in a JSON body")
     max_distinct_proportions: int = Field(default=2_000, gt=0)
     max_map_cells: int = Field(default=2_500, gt=0)
     max_inline_classes: int = Field(default=1_000, ge=0, description="larger matrices are given by groups")
@@ -50,6 +57,8 @@ class Settings(Limits, BaseSettings):
     log_level: str = "INFO"
     workers: int = Field(default=2, ge=1, le=64, description="solver processes")
     max_waiting: int = Field(default=64, ge=1, description="computations that may wait for a solver process")
+    max_uploads: int = Field(default=4, ge=1, description="uploads received or computed on at a time")
+    picture_bytes: int = Field(default=64 * MIB, ge=0, description="pictures kept in memory")
     cache_bytes: int = Field(default=256 * MIB, ge=0, description="answers kept in memory; 0 turns it off")
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="SHA-256 of each accepted API key, in hex, separated by commas"

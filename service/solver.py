@@ -50,7 +50,8 @@ def _reply(header: dict[str, Any], body: bytes, limits: Limits) -> bytes:
         if archive is not None:
             _write_archive(outcome, Path(archive))
             return pack({"archive": archive})
-        return pack({"final": outcome.final}, encode(outcome.document()))
+        answer = encode(outcome.document())
+        return pack({"final": outcome.final, "length": len(answer)}, answer + outcome.picture)
     except Exception as error:
         return pack({"problem": problem_from(error).fields()})
 
