@@ -9,7 +9,15 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from anglewise.version import __version__
-from service import collapse_map, collapse_threshold, docs_page, health, optimal_geometry, realizability
+from service import (
+    collapse_map,
+    collapse_threshold,
+    docs_page,
+    health,
+    optimal_geometry,
+    realizability,
+    weights,
+)
 from service.cache import AnswerCache
 from service.deps import State
 from service.document import install
@@ -24,6 +32,7 @@ ROUTERS = (
     collapse_threshold.router,
     collapse_map.router,
     realizability.router,
+    weights.router,
     health.router,
     docs_page.router,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service import collapse_map, collapse_threshold, optimal_geometry
+from service import collapse_map, collapse_threshold, optimal_geometry, realizability, weights
 from service.computation import Computation
 
 COMPUTATIONS: dict[str, Computation] = {
@@ -11,5 +11,8 @@ COMPUTATIONS: dict[str, Computation] = {
         optimal_geometry.COMPUTATION,
         collapse_threshold.COMPUTATION,
         collapse_map.COMPUTATION,
+        realizability.COMPUTATION,
+        realizability.ARRAY_COMPUTATION,
+        weights.COMPUTATION,
     )
 }

@@ -5,23 +5,27 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag, model_validator
 
+from anglewise.class_geometry import Geometry
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE, optimal_geometry
 from anglewise.sampling import EQUAL_PROPORTIONS
+from service import weighted_geometry
 from service.computation import Computation, Outcome
 from service.geometry_answer import GeometryAnswer, describe
 from service.geometry_archive import archive_writer
 from service.routes import computation_router
 from service.schemas import InfoNCE, LossField, SamplingField, Strict
 from service.settings import Limits
+from service.weighted_geometry import WeightedGeometryAnswer, WeightedGeometryRequest
 
 Count = Annotated[int, Field(ge=1, lt=2**53)]
 Proportion = Annotated[float, Field(gt=0, le=1)]
 
 
 SOURCES = ("class_counts", "class_proportions")
+WEIGHTS = ("weights", "log_weights")
 
 
 def _only(name: str) -> dict[str, Any]:
@@ -30,19 +34,9 @@ def _only(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"type": "array"}, **others}}
 
 
-class OptimalGeometryRequest(Strict):
-    """Exactly one of `class_counts` and `class_proportions`."""
+class GeometryOptions(Strict):
+    """What is asked about class counts, besides the counts."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [_only("class_counts"), _only("class_proportions")]}
-    )
-
-    class_counts: Annotated[list[Count], Field(min_length=1, fail_fast=True)] | None = Field(
-        default=None, description="samples of each class"
-    )
-    class_proportions: Annotated[list[Proportion], Field(min_length=1, fail_fast=True)] | None = Field(
-        default=None, description="share of each class; they sum to 1 within 1e-6"
-    )
     sampling: SamplingField = "supervised"
     loss: LossField = InfoNCE()
     dimension: Annotated[int, Field(ge=1)] | None = Field(
@@ -59,12 +53,67 @@ class OptimalGeometryRequest(Strict):
     groups: bool = Field(default=False, description="also answer by groups of equal proportions")
 
 
+class ClassGeometryRequest(GeometryOptions):
+    """Exactly one of `class_counts` and `class_proportions`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [_only("class_counts"), _only("class_proportions")]}
+    )
+
+    class_counts: Annotated[list[Count], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="samples of each class"
+    )
+    class_proportions: Annotated[list[Proportion], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="share of each class; they sum to 1 within 1e-6"
+    )
+
+
+def _source(value: Any) -> str:
+    """Weights that are given decide; everything else is about class counts."""
+    if isinstance(value, dict):
+        return "weights" if any(value.get(name) is not None for name in WEIGHTS) else "classes"
+    return "weights" if isinstance(value, WeightedGeometryRequest) else "classes"
+
+
+class OptimalGeometryRequest(
+    RootModel[
+        Annotated[
+            Annotated[ClassGeometryRequest, Tag("classes")]
+            | Annotated[WeightedGeometryRequest, Tag("weights")],
+            Discriminator(_source),
+        ]
+    ]
+):
+    """Exactly one of `class_counts`, `class_proportions`, `weights` and `log_weights`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_absent_sources(cls, value: Any) -> Any:
+        """A source that is null is not given."""
+        if isinstance(value, dict) and any(value.get(name, 0) is None for name in SOURCES + WEIGHTS):
+            return {k: v for k, v in value.items() if v is not None or k not in SOURCES + WEIGHTS}
+        return value
+
+
+class OptimalGeometryAnswer(RootModel[GeometryAnswer | WeightedGeometryAnswer]):
+    """For class counts and proportions, or for weights."""
+
+
 def check(request: OptimalGeometryRequest, limits: Limits) -> None:
+    if isinstance(request.root, WeightedGeometryRequest):
+        weighted_geometry.check(request.root, limits)
+    else:
+        check_classes(request.root, limits)
+
+
+def check_classes(request: ClassGeometryRequest, limits: Limits) -> None:
     request.loss.build()
     given = [name for name in SOURCES if getattr(request, name) is not None]
     if len(given) != 1:
         raise InvalidInput(
-            (given[-1] if given else SOURCES[0],), f"give exactly one of {' and '.join(SOURCES)}"
+            (given[-1] if given else SOURCES[0],), "give exactly one of " + ", ".join(SOURCES + WEIGHTS)
         )
     field = given[0]
     values: list[float] = getattr(request, field)
@@ -87,7 +136,13 @@ def _distinct(values: list[float]) -> int:
 
 
 def run(request: OptimalGeometryRequest, limits: Limits) -> Outcome:
-    geometry = optimal_geometry(
+    if isinstance(request.root, WeightedGeometryRequest):
+        return weighted_geometry.run(request.root, limits)
+    return run_classes(request.root, limits)
+
+
+def solve(request: ClassGeometryRequest, limits: Limits) -> Geometry:
+    return optimal_geometry(
         class_counts=request.class_counts,
         class_proportions=request.class_proportions,
         sampling=request.sampling,
@@ -98,6 +153,10 @@ def run(request: OptimalGeometryRequest, limits: Limits) -> Outcome:
         tolerance=request.tolerance,
         time_limit=limits.soft_deadline_seconds,
     )
+
+
+def run_classes(request: ClassGeometryRequest, limits: Limits) -> Outcome:
+    geometry = solve(request, limits)
     cut_short = geometry.solver.seconds >= 0.9 * limits.soft_deadline_seconds
     return Outcome(
         document=lambda: describe(geometry, limits.max_inline_classes, with_groups=request.groups),
@@ -109,7 +168,7 @@ def run(request: OptimalGeometryRequest, limits: Limits) -> Outcome:
 COMPUTATION = Computation(
     name="optimal_geometry",
     request=OptimalGeometryRequest,
-    answer=GeometryAnswer,
+    answer=OptimalGeometryAnswer,
     run=run,
     check=check,
     offers_archive=True,
@@ -117,6 +176,8 @@ COMPUTATION = Computation(
         {"class_counts": [50, 30, 20, 10, 5]},
         {"class_counts": [50, 30, 20, 10, 5], "sampling": "unsupervised"},
         {"class_counts": [90, 5, 5], "loss": {"name": "logistic"}},
+        {"weights": {"name": "supcon", "class_counts": [6, 2, 2]}},
+        {"weights": [[1.0, 0.2, 0.5], [0.7, 1.0, 0.1], [0.3, 0.4, 1.0]], "metric": "euclidean"},
     ),
 )
 
@@ -127,6 +188,7 @@ router = computation_router(
     summary="Optimal class means, with a certificate",
     description="The Gram matrix of class means that minimizes the expected contrastive loss for these class "
     "counts, its exact risk, a proven bound on how far it is from the optimum, and which classes collapse. "
+    "With `weights` or `log_weights`: the best achievable geometry of weighted InfoNCE. "
     "With `Accept: application/x-npz` the full arrays come as an archive of .npy files.",
     examples={
         "three classes, without supervision": {
@@ -142,6 +204,12 @@ router = computation_router(
         "one majority, infinitely many negatives": {
             "class_proportions": [0.98, 0.01, 0.01],
             "loss": {"name": "infonce", "negatives": "infinite", "temperature": 1.0},
+        },
+        "SupCon": {"weights": {"name": "supcon", "class_counts": [60, 20, 20]}, "temperature": 0.5},
+        "weights between items": {
+            "weights": [[1.0, 0.9, 0.1], [0.9, 1.0, 0.4], [0.1, 0.4, 1.0]],
+            "metric": "euclidean",
+            "temperature": 1.0,
         },
     },
 )
