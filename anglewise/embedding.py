@@ -82,3 +82,9 @@ def _distance_residual(gram: FloatArray, D: FloatArray) -> float:
         for j in range(i):
             worst = max(worst, abs(gram[i, i] + gram[j, j] - 2 * gram[i, j] - D[i, j]))
     return worst
+
+
+def centered(M: FloatArray) -> FloatArray:
+    """J M J with J = I - 11ᵀ/n."""
+    row = M.mean(axis=0)
+    return np.asarray(M - row[None, :] - row[:, None] + row.mean())

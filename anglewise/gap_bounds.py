@@ -25,6 +25,7 @@ from numba import njit
 
 from anglewise.sampling import FloatArray
 
+EPS = float(np.finfo(np.float64).eps)
 HALF_STEP_LOSS = 0.614
 """(1 + u) log(1 + u) - u ≤ 0.614 u² for u ≥ -1/2."""
 
@@ -39,19 +40,19 @@ def entropy_gain(p: Sequence[float], D: Sequence[float], anchors: int) -> float:
         return 0.0
     falling = step < 0
     longest = float((probability[falling] / -step[falling]).min())
-    best = max((_gain(probability, step, t) for t in longest * np.geomspace(1e-12, 1.0, 241)), default=0.0)
-    return max(0.0, best) / anchors
+    gains = _gains(probability, step, longest * np.geomspace(1e-100, 1.0, 801))
+    return max(0.0, float(gains.max())) / anchors
 
 
-def _gain(p: FloatArray, D: FloatArray, t: float) -> float:
-    kept = p > 0
-    u = np.maximum(t * D[kept] / p[kept], -1.0)
+def _gains(p: FloatArray, D: FloatArray, t: FloatArray) -> FloatArray:
+    """Σ [h(p + t D) - h(p)] for each t, less a bound on its rounding."""
+    old = p > 0
+    u = np.maximum(t[:, None] * D[old] / p[old], -1.0)
     inside = u > -1
-    loss = p[kept] * np.where(inside, (1 + u) * np.log1p(np.where(inside, u, 0.0)), 0.0)
-    linear = -t * D[kept] * np.log(p[kept])
-    new = t * D[~kept]
-    terms = np.concatenate([linear, -loss, -new * np.log(np.where(new > 0, new, 1.0))])
-    return float(terms.sum() - 8 * np.finfo(float).eps * np.abs(terms).sum())
+    loss = p[old] * np.where(inside, (1 + u) * np.log1p(np.where(inside, u, 0.0)), 0.0)
+    new = t[:, None] * D[~old]
+    terms = np.concatenate([-t[:, None] * D[old] * np.log(p[old]), -loss, -new * np.log(new)], axis=1)
+    return np.asarray(terms.sum(axis=1) - 8 * EPS * np.abs(terms).sum(axis=1))
 
 
 def vector_gap(P: FloatArray, x: FloatArray, T: float, excess: float, anchors: int, included: bool) -> float:
