@@ -4,15 +4,13 @@
 
 With a margin m ≤ C/(C-1) the simplex makes every term zero, and so does any geometry with all A_ij ≤ -b.
 Larger margins are solved on a factor of the group Gram matrix. The squared hinge is smooth: Newton steps and
-the usual certificate. The triplet loss is piecewise linear; max(0, x) = max_{0≤g≤1} g x gives for any slopes g
+the usual certificate. The triplet loss is piecewise linear; max(0, x) = max_{0≤g≤1} g x gives for all slopes
 
     S(B) ≥ collisions + Σ ω_ij g_ij b + min_B Σ ω_ij g_ij B_ij                                       (dual)
 
-on the whole elliptope. The slopes are found by the proximal method of multipliers [Rockafellar1976],
-
-    minimize Σ ω_ij max_{0≤g≤1} [g x_ij - (μ/2)(g - g_ij)²] over A,   then  g_ij ← clip(g_ij + x_ij/μ, 0, 1),
-
-whose steps are smooth problems and whose limit is exact, kinks included.
+on the whole elliptope. With m ≥ 2 all slopes are 1 and a semidefinite program with a linear objective is
+left, solved on a factor; in between, and where the factor stalls, a splitting method finds geometry and
+slopes.
 """
 
 from __future__ import annotations
@@ -39,10 +37,11 @@ from anglewise.losses import SquaredHinge, Triplet
 from anglewise.risk import Risk, multiplicity
 from anglewise.sampling import FloatArray, Groups, Sampling
 from anglewise.spheres import minimize_on_spheres
+from anglewise.splitting import HingeSplitting
 
 MAX_RANK = 200
-MAX_ROUNDS = 40
-FIRST_SMOOTHING, LAST_SMOOTHING = 0.3, 1e-5
+MAX_SPLITTING_STEPS = 6000
+CHECK_EVERY = 25
 
 
 def minimize_hinge(
@@ -76,7 +75,7 @@ def minimize_hinge(
         elif isinstance(loss, SquaredHinge):
             answer, method = _squared_hinge(problem, deadline), "factor"
         else:
-            answer, method = _triplet(problem, deadline), "factor_multipliers"
+            answer, method = _triplet(problem, deadline)
     unique = problem.unique(answer)
     return GroupSolution(
         gram=answer.A,
@@ -114,15 +113,12 @@ class _Hinge:
         at_zero = max(0.0, loss.margin) ** (2 if isinstance(loss, SquaredHinge) else 1)
         self.collisions = multiplicity(loss) * float(risk.anchor @ risk.law.own) * at_zero
 
-    def answer(self, A: FloatArray, evaluations: int, slopes: FloatArray | None = None) -> _Answer:
-        """A made feasible, its exact risk, and the better of the proven bounds."""
+    def answer(self, A: FloatArray, evaluations: int, lower_bound: float = -np.inf) -> _Answer:
+        """A made feasible, its exact risk, and the best of the proven bounds."""
         A = make_feasible(self.groups, A)
         value, H = self.risk.value_and_gradient(A)
         certificate = certify(self.risk, value, H, A, tolerance=self.tolerance)
-        bounds = [self.collisions]
-        if slopes is not None:
-            bounds.append(self._dual_bound(A, slopes))
-        gap = min(certificate.gap, max(0.0, value - max(bounds)))
+        gap = min(certificate.gap, max(0.0, value - max(self.collisions, lower_bound)))
         relative_gap = relative(self.risk, value, gap)
         certificate = replace(
             certificate,
@@ -134,7 +130,7 @@ class _Hinge:
         )
         return _Answer(A, value, certificate, evaluations)
 
-    def _dual_bound(self, A: FloatArray, g: FloatArray) -> float:
+    def dual_bound(self, A: FloatArray, g: FloatArray) -> float:
         """(dual) for slopes 0 ≤ g ≤ 1, its minimum bounded by Z = ωg - Diag(y), y_i = (ωg A)_ii."""
         H = self.weights * np.clip(g, 0.0, 1.0)
         Z, inside, y = dual_on_groups(self.groups, H, A)
@@ -171,63 +167,67 @@ def _not_unique(problem: _Hinge, answer: _Answer) -> str:
 
 
 def _squared_hinge(problem: _Hinge, deadline: float | None) -> _Answer:
+    A, evaluations = _descend(problem, problem.risk.value_and_gradient, deadline)
+    return problem.answer(A, evaluations)
+
+
+def _descend(
+    problem: _Hinge, value_and_gradient: ValueAndGradient, deadline: float | None
+) -> tuple[FloatArray, int]:
     """Descent on the factor; the noise of the start lets every direction take part."""
     groups = problem.groups
     A0 = _simplex(groups)
-    _, H = problem.risk.value_and_gradient(A0)
     minimum = minimize_on_spheres(
-        factor_objective(groups, problem.risk.value_and_gradient),
+        factor_objective(groups, value_and_gradient),
         factor_of(groups, A0, min(len(groups), MAX_RANK)),
         max_iterations=300,
         newton_steps=60,
-        curvature=row_curvature(groups, H),
+        curvature=row_curvature(groups, value_and_gradient(A0)[1]),
         deadline=deadline,
     )
-    return problem.answer(gram_of(groups, minimum.U), minimum.evaluations)
+    return gram_of(groups, minimum.U), minimum.evaluations
 
 
-def _triplet(problem: _Hinge, deadline: float | None) -> _Answer:
-    """The proximal method of multipliers on the factor."""
-    groups = problem.groups
-    A = _simplex(groups)
-    linear = problem.loss.margin >= 2  # no term can vanish inside the elliptope
-    g = np.ones_like(A) if linear else np.full_like(A, 0.5)
-    curvature = row_curvature(groups, problem.weights)
-    U = factor_of(groups, A, min(len(groups), MAX_RANK))
-    mu = FIRST_SMOOTHING
-    evaluations = 0
-    best: _Answer | None = None
-    for round_ in range(1 if linear else MAX_ROUNDS):
-        minimum = minimize_on_spheres(
-            factor_objective(groups, _proximal(problem, g, mu)),
-            U,
-            max_iterations=300 if round_ == 0 else 0,
-            newton_steps=60 if linear else 15,
-            curvature=curvature,
-            deadline=deadline,
-        )
-        U, evaluations = minimum.U, evaluations + minimum.evaluations
-        A = gram_of(groups, U)
-        g = g if linear else np.clip(g + (A + problem.b) / mu, 0.0, 1.0)
-        answer = problem.answer(A, evaluations, slopes=g)
-        slow = best is not None and answer.certificate.gap > 0.3 * best.certificate.gap
-        if best is None or answer.certificate.gap < best.certificate.gap:
+def _triplet(problem: _Hinge, deadline: float | None) -> tuple[_Answer, str]:
+    """The linear program on the factor when no term can vanish; otherwise, or if that stalls, splitting."""
+    start, best, evaluations = _simplex(problem.groups), None, 0
+    if problem.loss.margin >= 2:
+        half = None if deadline is None else (time.monotonic() + deadline) / 2
+        start, evaluations = _descend(problem, _linear(problem), half)
+        ones = np.ones_like(start)
+        best = problem.answer(start, evaluations, problem.dual_bound(start, ones))
+        if best.certificate.certified:
+            return best, "factor"
+    return _split(problem, start, best, evaluations, deadline), "splitting"
+
+
+def _linear(problem: _Hinge) -> ValueAndGradient:
+    """<ω, A + b>: the triplet risk without collisions for a margin of at least 2."""
+    return lambda A: (float((problem.pairs * problem.weights * (A + problem.b)).sum()), problem.weights)
+
+
+def _split(
+    problem: _Hinge, start: FloatArray, best: _Answer | None, evaluations: int, deadline: float | None
+) -> _Answer:
+    """The lowest risk and the highest bound of the splitting method, which need not be of one step."""
+    bound = -np.inf if best is None else best.certificate.lower_bound
+    method = HingeSplitting(problem.groups, problem.weights, problem.b, start)
+    for count in range(1, MAX_SPLITTING_STEPS + 1):
+        method.advance()
+        expired = deadline is not None and time.monotonic() > deadline
+        if count % CHECK_EVERY and not (expired and best is None):
+            if expired:
+                break
+            continue
+        A = make_feasible(problem.groups, method.gram)
+        slopes = np.ones_like(A) if problem.loss.margin >= 2 else method.slopes
+        bound = max(bound, problem.dual_bound(A, slopes))
+        answer = problem.answer(A, evaluations + count, bound)
+        if best is None or answer.risk < best.risk:
             best = answer
-        if best.certificate.certified or (deadline is not None and time.monotonic() > deadline):
+        elif bound > best.certificate.lower_bound:
+            best = problem.answer(best.A, evaluations + count, bound)
+        if best.certificate.certified or expired:
             break
-        if slow:
-            mu = max(mu / 3, LAST_SMOOTHING)
     assert best is not None
-    return replace(best, evaluations=evaluations)
-
-
-def _proximal(problem: _Hinge, g: FloatArray, mu: float) -> ValueAndGradient:
-    weights, pairs, b = problem.weights, problem.pairs, problem.b
-
-    def value_and_gradient(A: FloatArray) -> tuple[float, FloatArray]:
-        x = A + b
-        slopes = np.clip(g + x / mu, 0.0, 1.0)
-        value = float((pairs * weights * (slopes * x - 0.5 * mu * (slopes - g) ** 2)).sum())
-        return value, weights * slopes
-
-    return value_and_gradient
+    return replace(best, evaluations=evaluations + count)
