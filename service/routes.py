@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastapi import APIRouter
@@ -14,16 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service.computation import Computation
-from service.deps import EngineDep
+from service.deps import EngineDep, PicturesDep
 from service.engine import ClientGone
+from service.picture import picture_id
 from service.pool import Reply
 from service.problems import Problem, problem_responses
 from service.request_body import media_type, read_json_body
-from service.settings import Limits
 
 JSON = "application/json"
 ARCHIVE = "application/x-npz"
-EXAMPLE_ANSWERS = Path(__file__).parent / "example_answers"
 CHUNK = 256 * 1024
 CLIENT_CLOSED_REQUEST = 499
 
@@ -51,14 +49,15 @@ class OtherBody:
     Attributes:
         media_type: what the client declares.
         computation: validates and answers it.
-        read: the bytes for ``computation`` from the request.
+        receive: gives the bytes for ``computation``, and holds what belongs to them (a file) until the
+            answer is there.
         schema: OpenAPI of the body.
         parameters: OpenAPI of the query string.
     """
 
     media_type: str
     computation: Computation
-    read: Callable[[Request, Limits], Awaitable[bytes]]
+    receive: Callable[[Request], AbstractAsyncContextManager[bytes]]
     schema: Mapping[str, Any]
     parameters: tuple[Mapping[str, Any], ...] = ()
 
@@ -82,17 +81,22 @@ def computation_router(
     """
     router = APIRouter(tags=[tag])
 
-    async def handler(request: Request, engine: EngineDep) -> Response:
+    async def handler(request: Request, engine: EngineDep, pictures: PicturesDep) -> Response:
         wants_archive = _negotiate(request, offers_archive=computation.offers_archive)
-        if other is not None and media_type(request) == other.media_type:
-            asked, body = other.computation, await other.read(request, engine.limits)
-        else:
-            asked, body = computation, await read_json_body(request, engine.limits.max_body_bytes)
         ask = engine.archive if wants_archive else engine.answer
         try:
-            return _response(await ask(asked, body, request))
+            if other is not None and media_type(request) == other.media_type:
+                async with other.receive(request) as body:
+                    reply = await ask(other.computation, body, request)
+            else:
+                _refuse_query(request)
+                body = await read_json_body(request, engine.limits.max_body_bytes)
+                reply = await ask(computation, body, request)
         except ClientGone:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
+        if reply.picture:
+            pictures.put(picture_id(reply.picture).encode(), reply.picture)
+        return _response(reply)
 
     router.add_api_route(
         path,
@@ -110,6 +114,13 @@ def computation_router(
         openapi_extra=_request_document(computation, examples, other),
     )
     return router
+
+
+def _refuse_query(request: Request) -> None:
+    """A JSON body says everything; what would be ignored is refused."""
+    if request.query_params:
+        name = next(iter(request.query_params))
+        raise Problem("invalid_input", f"{name}: belongs into the body, not into the address")
 
 
 def _negotiate(request: Request, *, offers_archive: bool) -> bool:
@@ -175,10 +186,8 @@ def _request_document(
 
 
 def _answer_document(computation: Computation) -> dict[str, Any]:
-    file = EXAMPLE_ANSWERS / f"{computation.name}.json"
-    example = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
     schema = {"$ref": f"#/components/schemas/{computation.answer.__name__}"}
-    content: dict[str, Any] = {JSON: {"schema": schema, "example": example}}
+    content: dict[str, Any] = {JSON: {"schema": schema}}
     if computation.offers_archive:
         content[ARCHIVE] = {"schema": {"type": "string", "format": "binary"}}
     return {"description": "The answer", "content": content}

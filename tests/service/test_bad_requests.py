@@ -223,6 +223,11 @@ class TestHttp:
         response = client.post("/collapse-threshold", json={"classes": 3}, headers={"Accept": accept})
         assert response.headers["content-type"] == "application/json"
 
+    def test_query(self, client: TestClient) -> None:
+        """Nothing is ignored."""
+        response = client.post("/collapse-threshold?classes=3", json={"classes": 4})
+        check_problem(response, 422, "invalid_input")
+
     def test_unknown_address(self, client: TestClient) -> None:
         check_problem(client.get("/optimal"), 404, "not_found")
 
