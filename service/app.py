@@ -12,9 +12,11 @@ from anglewise.version import __version__
 from service import (
     collapse_map,
     collapse_threshold,
+    diagnose,
     docs_page,
     health,
     optimal_geometry,
+    picture_page,
     realizability,
     weights,
 )
@@ -26,6 +28,7 @@ from service.middleware import ApiKeys, RequestIdentity
 from service.pool import SolverPool
 from service.problems import Problem, handle_exception
 from service.settings import Settings
+from service.upload import Uploads
 
 ROUTERS = (
     optimal_geometry.router,
@@ -33,6 +36,8 @@ ROUTERS = (
     collapse_map.router,
     realizability.router,
     weights.router,
+    diagnose.router,
+    picture_page.router,
     health.router,
     docs_page.router,
 )
@@ -43,7 +48,12 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         async with SolverPool(settings.limits, settings.workers, settings.max_waiting) as pool:
             engine = Engine(settings.limits, pool, AnswerCache(settings.cache_bytes))
-            yield State(engine=engine, settings=settings)
+            yield State(
+                engine=engine,
+                settings=settings,
+                pictures=AnswerCache(settings.picture_bytes),
+                uploads=Uploads(settings),
+            )
 
     app = FastAPI(
         title="anglewise",

@@ -45,6 +45,7 @@ class Computation:
         run: computes, in a solver process; raises what the core raises.
         check: refuses what the schema cannot express, cheaply: it also runs in the process of the API.
         offers_archive: whether ``Outcome.archive`` is there.
+        shared: whether equal requests share one computation and later ones get its answer from memory.
         warm_up: bodies computed when a solver process starts, so that compiled code is loaded before
             the first request.
     """
@@ -55,6 +56,7 @@ class Computation:
     run: Callable[[Any, Limits], Outcome]
     check: Callable[[Any, Limits], None] = _accept
     offers_archive: bool = False
+    shared: bool = True
     warm_up: tuple[dict[str, Any], ...] = field(default=())
 
     def parse(self, body: bytes, limits: Limits) -> BaseModel:

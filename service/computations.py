@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service import collapse_map, collapse_threshold, optimal_geometry, realizability, weights
+from service import collapse_map, collapse_threshold, diagnose, optimal_geometry, realizability, weights
 from service.computation import Computation
 
 COMPUTATIONS: dict[str, Computation] = {
@@ -14,5 +14,7 @@ COMPUTATIONS: dict[str, Computation] = {
         realizability.COMPUTATION,
         realizability.ARRAY_COMPUTATION,
         weights.COMPUTATION,
+        diagnose.COMPUTATION,
+        diagnose.FILE_COMPUTATION,
     )
 }

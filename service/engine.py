@@ -50,6 +50,8 @@ class Engine:
             ClientGone: nobody is left to answer to.
         """
         body, key = await self._canonical(computation, body)
+        if not computation.shared:
+            return await self._land(Flight(self.pool.submit(computation.name, body)), UNSHARED, client)
         cached = self._cache.get(key)
         if cached is not None:
             return Reply(cached, final=True)
@@ -62,12 +64,6 @@ class Engine:
         """The answer as a file; never cached or shared."""
         body, _ = await self._canonical(computation, body)
         flight = Flight(self.pool.submit(computation.name, body, archive=True))
-        return await self._land(flight, UNSHARED, client)
-
-    async def once(self, computation: Computation, body: bytes, client: Request) -> Reply:
-        """The JSON answer with its picture; never cached or shared."""
-        body, _ = await self._canonical(computation, body)
-        flight = Flight(self.pool.submit(computation.name, body))
         return await self._land(flight, UNSHARED, client)
 
     async def _canonical(self, computation: Computation, body: bytes) -> tuple[bytes, bytes]:

@@ -97,7 +97,7 @@ class OptimalGeometryRequest(
         return value
 
 
-class OptimalGeometryAnswer(RootModel[GeometryAnswer | WeightedGeometryAnswer]):
+class OptimalGeometry(RootModel[GeometryAnswer | WeightedGeometryAnswer]):
     """For class counts and proportions, or for weights."""
 
 
@@ -168,7 +168,7 @@ def run_classes(request: ClassGeometryRequest, limits: Limits) -> Outcome:
 COMPUTATION = Computation(
     name="optimal_geometry",
     request=OptimalGeometryRequest,
-    answer=OptimalGeometryAnswer,
+    answer=OptimalGeometry,
     run=run,
     check=check,
     offers_archive=True,

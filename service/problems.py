@@ -26,6 +26,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "unauthorized": (401, "An API key is needed"),
     "not_found": (404, "There is nothing here"),
     "method_not_allowed": (405, "This address does not take this method"),
+    "upload_timeout": (408, "The upload took too long"),
     "not_acceptable": (406, "No representation that the client accepts"),
     "body_too_large": (413, "The body is too large"),
     "unsupported_media_type": (415, "The body must be JSON"),

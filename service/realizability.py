@@ -22,7 +22,7 @@ from service.realizability_array import (
     ArrayRequest,
     ArraySettings,
     query_parameters,
-    read,
+    receive,
 )
 from service.realizability_request import RealizabilityRequest, RealizabilitySettings
 from service.routes import OtherBody, computation_router
@@ -222,7 +222,7 @@ router = computation_router(
     other=OtherBody(
         MEDIA_TYPE,
         ARRAY_COMPUTATION,
-        read,
+        receive,
         schema={"type": "string", "format": "binary", "description": "an n × n .npy array"},
         parameters=query_parameters(),
     ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,12 +56,13 @@ class ArrayComputation(Computation):
         return body
 
 
-async def read(request: Request, limits: Limits) -> bytes:
+@asynccontextmanager
+async def receive(request: Request) -> AsyncIterator[bytes]:
     """The settings of the query string, checked, and the file."""
     require_no_encoding(request)
     settings = _settings(request.query_params.multi_items())
-    file = await read_bounded(request, limits.max_array_bytes)
-    return settings.model_dump_json().encode() + SEPARATOR + file
+    file = await read_bounded(request, request.state.settings.max_array_bytes)
+    yield settings.model_dump_json().encode() + SEPARATOR + file
 
 
 def query_parameters() -> tuple[Mapping[str, Any], ...]:

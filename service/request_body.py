@@ -81,7 +81,15 @@ def parse(body: bytes, model: type[Model]) -> Model:
     Raises:
         Problem: malformed_json, or invalid_input with a pointer to each bad value.
     """
-    document = parse_json(body)
+    return validate(parse_json(body), model)
+
+
+def validate(document: Any, model: type[Model]) -> Model:
+    """The model of a document that is parsed already.
+
+    Raises:
+        Problem: invalid_input with a pointer to each bad value.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:

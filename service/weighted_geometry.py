@@ -16,6 +16,7 @@ from anglewise.named import NamedWeighting
 from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE
 from anglewise.sampling import Groups, IntArray
 from anglewise.weighted import WeightedGeometry, best_geometry
+from anglewise.weights import LogWeights
 from service.array_archive import array_archive
 from service.computation import Outcome
 from service.geometry_answer import CertificateAnswer, CollapseAnswer, SolverAnswer
@@ -98,9 +99,10 @@ def run(request: WeightedGeometryRequest, limits: Limits) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The geometry, what its rows stand for, and how many items each class has."""
+    """The geometry and its weights, what their rows stand for, and how many items each class has."""
 
     geometry: WeightedGeometry
+    log_weights: LogWeights
     level: Literal["class", "item"]
     counts: IntArray | None
 
@@ -133,7 +135,7 @@ def solve(request: WeightedGeometryRequest, limits: Limits) -> Solved:
             tolerance=request.tolerance,
             time_limit=limits.soft_deadline_seconds,
         )
-    return Solved(geometry, level, counts if level == "class" else None)
+    return Solved(geometry, weights, level, counts if level == "class" else None)
 
 
 def describe(solved: Solved, max_inline: int) -> dict[str, Any]:
