@@ -5,9 +5,10 @@ elliptope S(B) ≥ S(A) + ⟨Z, B⟩, hence for any weights w > 0
 
     S(A) - S* ≤ (Σ_i w_i) max(0, -λ_min(W^{-1/2} Z W^{-1/2})).
 
-w = 1 and w_i = -y_i are tried and the smaller bound wins: the second is many orders tighter under extreme
-imbalance. On groups Z splits into a G × G matrix and, inside a group of n > 1 classes, the eigenvalue
--G_gg - y_g on directions that sum to zero.
+w = 1, w_i = -y_i and w_i = √-y_i are tried and the smallest bound wins: the second is many orders tighter
+under extreme imbalance; the third stands rounding better there, as y_i of a small class is a cancelling sum.
+On groups Z splits into a G × G matrix and, inside a group of n > 1 classes, the eigenvalue -G_gg - y_g on
+directions that sum to zero.
 
 Rounding: LAPACK's smallest eigenvalue is off by a few units in the last place of the largest one, which for
 a nearly semidefinite matrix is at most the trace. Four units of the trace are added to the bound. That covers
@@ -34,8 +35,19 @@ EPS = float(np.finfo(np.float64).eps)
 SMALLEST_RISK = 1e-12
 
 
+def require_finite(M: FloatArray) -> None:
+    """Raises LinAlgError unless every entry is finite."""
+    if not math.isfinite(float(M.sum())):
+        raise np.linalg.LinAlgError("a matrix is not finite")
+
+
 def smallest_eigenvalue(M: FloatArray) -> float:
-    """λ_min of a symmetric matrix."""
+    """λ_min of a symmetric matrix.
+
+    Raises:
+        LinAlgError: an entry is not finite (LAPACK may then never return).
+    """
+    require_finite(M)
     if len(M) <= SMALL:
         return float(np.linalg.eigvalsh(M)[0])
     return float(
@@ -110,7 +122,7 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
     """The certificate of a feasible A with risk ``value`` and gradient ``H`` (`Risk.value_and_gradient`).
 
     Returns:
-        the smaller of the bounds for w = 1 and w = -y, with λ_min of Z and of A on all classes.
+        the smallest of the bounds for w = 1, -y and √-y, with λ_min of Z and of A on all classes.
     """
     groups = risk.groups
     least_gram = min_gram_eigenvalue(groups, A)
@@ -118,8 +130,8 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
         return Certificate(0.0, 0.0, value, True, tolerance, 0.0, 1.0)
     Z, inside, y = dual_on_groups(groups, H, A)
     plain, least_dual = weighted_gap(groups, Z, inside, np.ones(len(groups)))
-    scaled, _ = weighted_gap(groups, Z, inside, dual_weights(y))
-    gap = min(plain, scaled)
+    w = dual_weights(y)
+    gap = min(plain, *(weighted_gap(groups, Z, inside, weights)[0] for weights in (w, np.sqrt(w))))
     if not math.isfinite(gap):
         raise FloatingPointError("the certificate is not finite")
     relative_gap = relative(risk, value, gap)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from anglewise.certificate import smallest_eigenvalue
 from anglewise.losses import InfoNCE, Loss
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray
@@ -41,7 +42,7 @@ class _SplitMatrix:
         L = np.linalg.cholesky(self.block)
         half = scipy.linalg.solve_triangular(L, direction.block, lower=True)
         scaled = scipy.linalg.solve_triangular(L, half.T, lower=True)
-        least = float(np.linalg.eigvalsh(0.5 * (scaled + scaled.T))[0])
+        least = smallest_eigenvalue(0.5 * (scaled + scaled.T))
         if several.any():
             least = min(least, float((direction.inside[several] / self.inside[several]).min()))
         return 1.0 if least >= -TO_BOUNDARY else TO_BOUNDARY / -least
@@ -65,10 +66,10 @@ def minimize_linear(risk: Risk, *, gap: float, deadline: float) -> tuple[FloatAr
     cost = root[:, None] * Gs * root
     np.fill_diagonal(cost, (n - 1.0) * np.diag(Gs))
     inner = np.diag(Gs)
-    # Diagonally dominant start.
-    y = -1.1 * (np.abs(Gs) @ n) - 1e-12 * float(np.abs(Gs).max())
+    # Z nearly a multiple of the identity: near the central path, for any imbalance.
+    y = np.full(G, -2.0 * float((np.abs(Gs) @ n).max()))
     X = _SplitMatrix(np.eye(G), np.ones(G))
-    centered = 0
+    centered, shortest = 0, 1.0
     steps = 0
     while steps < MAX_STEPS:
         steps += 1
@@ -79,21 +80,27 @@ def minimize_linear(risk: Risk, *, gap: float, deadline: float) -> tuple[FloatAr
             break
         # The certificate reads y off A, so the last steps return to the central path, XZ = μI.
         centered += distance <= gap
-        mu = (1.0 if centered else CENTERING) * distance / C
-        inverse = np.linalg.inv(Z.block)
-        inverse = 0.5 * (inverse + inverse.T)
+        # A short last step means that the iterate has left the central path: return to it first.
+        mu = (1.0 if centered else 1.0 - (1.0 - CENTERING) * shortest) * distance / C
+        inverse = _inverse(Z.block)
         schur = X.block * inverse + np.diag((n - 1.0) * X.inside / Z.inside)
-        dy = np.linalg.solve(schur, n - mu * (np.diag(inverse) + (n - 1.0) / Z.inside))
+        dy = scipy.linalg.solve(schur, n - mu * (np.diag(inverse) + (n - 1.0) / Z.inside), assume_a="pos")
         change = X.block @ (dy[:, None] * inverse)
-        dX = _SplitMatrix(
-            mu * inverse - X.block + 0.5 * (change + change.T),
-            np.asarray(np.where(several, (mu + X.inside * dy) / Z.inside - X.inside, 0.0), dtype=np.float64),
-        )
+        inside: FloatArray = np.where(several, (mu + X.inside * dy) / Z.inside - X.inside, 0.0)
+        dX = _SplitMatrix(mu * inverse - X.block + 0.5 * (change + change.T), inside)
         dZ = _SplitMatrix(np.diag(-dy), -dy)
         X_step, y_step = X.longest_step(dX, several), Z.longest_step(dZ, several)
         X = _SplitMatrix(X.block + X_step * dX.block, X.inside + X_step * dX.inside)
         y = y + y_step * dy
+        shortest = min(X_step, y_step)
     return _gram(n, X), steps
+
+
+def _inverse(M: FloatArray) -> FloatArray:
+    """M⁻¹ by Cholesky, whose accuracy does not suffer from badly scaled rows."""
+    L = np.linalg.cholesky(M)
+    half = scipy.linalg.solve_triangular(L, np.eye(len(M)), lower=True)
+    return np.asarray(half.T @ half, dtype=np.float64)
 
 
 def _gram(n: FloatArray, X: _SplitMatrix) -> FloatArray:
@@ -102,6 +109,6 @@ def _gram(n: FloatArray, X: _SplitMatrix) -> FloatArray:
     unit = (np.diag(X.block) + (n - 1.0) * X.inside) / n
     scale = 1.0 / np.sqrt(unit)
     A = scale[:, None] * (X.block / root[:, None] / root) * scale
-    inside = scale * scale * X.inside
+    inside = np.asarray(scale * scale * X.inside, dtype=np.float64)
     np.fill_diagonal(A, np.where(n > 1, 1.0 - inside, 1.0))
     return np.asarray(A, dtype=np.float64)

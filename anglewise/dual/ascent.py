@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from anglewise.certificate import require_finite
 from anglewise.dual.kernels import gradient_in_y, y_matrices
 from anglewise.dual.surrogate import State, Surrogate
 from anglewise.sampling import FloatArray
@@ -115,6 +116,7 @@ def _ascent_direction(M: FloatArray, g: FloatArray, jitter: float) -> FloatArray
     L, info = lapack.dpotrf(shifted.T, lower=0, clean=0, overwrite_a=1)
     if info == 0:
         return np.asarray(lapack.dpotrs(L, g)[0], dtype=np.float64)
+    require_finite(M)
     w, V = np.linalg.eigh(M)
     return np.asarray(V @ ((V.T @ g) / np.maximum(np.abs(w), 1e-10)), dtype=np.float64)
 

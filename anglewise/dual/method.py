@@ -28,6 +28,7 @@ MAX_ROUNDS = 60
 MAX_STALLED = 5
 MAX_BREAKDOWNS = 3
 SHORTENING = 0.4
+NEARLY = 0.1
 LEAST_CURVATURE_RATIO = 0.01
 
 
@@ -59,11 +60,14 @@ def simplex(groups_sizes: FloatArray, classes: int) -> FloatArray:
     return A
 
 
-def look(risk: Risk, A: FloatArray) -> Iterate:
+def look(risk: Risk, A: FloatArray, tolerance: float) -> Iterate:
     """The exact risk and the scaled gap at a feasible A."""
     at = risk.evaluate(A)
     Z, inside, y = dual_on_groups(risk.groups, at.gradient, A)
-    gap, _ = weighted_gap(risk.groups, Z, inside, dual_weights(y))
+    w = dual_weights(y)
+    gap, _ = weighted_gap(risk.groups, Z, inside, w)
+    if tolerance < relative(risk, at.risk, gap) < NEARLY:
+        gap = min(gap, weighted_gap(risk.groups, Z, inside, np.sqrt(w))[0])
     return Iterate(A, at, gap, y)
 
 
@@ -92,7 +96,7 @@ class _Search:
 
     def run(self) -> DualAnswer:
         groups = self.risk.groups
-        now = look(self.risk, simplex(groups.sizes.astype(np.float64), groups.classes))
+        now = look(self.risk, simplex(groups.sizes.astype(np.float64), groups.classes), self.tolerance)
         best, rounds, columns = now, 0, 1
         while rounds < MAX_ROUNDS and not self._finished(best):
             rounds += 1
@@ -137,13 +141,13 @@ class _Search:
 
     def _globalized(self, before: Iterate, stair: Stair) -> Iterate:
         A = stair.gram
-        now = look(self.risk, A)
+        now = look(self.risk, A, self.tolerance)
         for _ in range(6):
             slack = 1e-12 * max(abs(before.at.risk), 1e-3 * before.gap)
             if now.at.risk <= before.at.risk + slack or now.gap < 0.9 * before.gap:
                 break
             A = before.A + SHORTENING * (A - before.A)
-            now = look(self.risk, A)
+            now = look(self.risk, A, self.tolerance)
             self.stretch = 1.0
         return now
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from anglewise.certificate import SMALL, dual_on_groups, dual_weights, weighted_gap
+from anglewise.certificate import SMALL, dual_on_groups, dual_weights, require_finite, weighted_gap
 from anglewise.dual.ascent import DualPoint, ascend, minimize_over_v
 from anglewise.dual.partition import BoolArray, Partition, merge, merged_dual, positive, split
 from anglewise.dual.surrogate import Surrogate
@@ -41,6 +41,7 @@ class Stair:
 
 def smallest_pair(M: FloatArray) -> tuple[float, FloatArray]:
     """λ_min of a symmetric matrix and its eigenvector."""
+    require_finite(M)
     if len(M) <= SMALL:
         w, V = np.linalg.eigh(M)
         return float(w[0]), V[:, 0]
@@ -163,7 +164,9 @@ def dual_factor(partition: Partition, H: FloatArray, y: FloatArray) -> FloatArra
     np.add.at(total, (partition.unit[:, None], partition.unit[None, :]), on_groups)
     Z = total / (partition.n[:, None] * partition.n)
     size = np.sqrt(np.maximum(np.diag(Z), 1e-28 * float(np.diag(Z).max())))
-    w, V = np.linalg.eigh(Z / (size[:, None] * size))
+    scaled = Z / (size[:, None] * size)
+    require_finite(scaled)
+    w, V = np.linalg.eigh(scaled)
     kept = np.flatnonzero(w > 1e-9 * w[-1])[::-1][:MAX_COLUMNS]
     Y = size[:, None] * (V[:, kept] * np.sqrt(w[kept]))
     return positive(Y) if Y.shape[1] == 1 else np.asarray(Y, dtype=np.float64)
