@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +24,6 @@ from anglewise.sampling import FloatArray, Groups, Sampling
 
 INNER_TOLERANCE = 1e-9
 """The solver aims at this relative gap when less is asked: it costs at most one more round."""
-
-THREADED_BLAS_GROUPS = 256
 
 
 def minimize_risk(
@@ -58,9 +55,8 @@ def minimize_risk(
     start = time.monotonic()
     deadline = math.inf if time_limit is None else start + time_limit
     risk = Risk(groups, sampling, loss)
-    threads = single_threaded_blas() if len(groups) < THREADED_BLAS_GROUPS else nullcontext()
     # Overflow is caught by value: every result is checked to be finite.
-    with threads, np.errstate(all="ignore"):
+    with single_threaded_blas(), np.errstate(all="ignore"):
         found = _Finder(risk, tolerance, deadline).find()
     unique, warnings = _uniqueness(groups, loss)
     certificate = found.certificate
