@@ -16,6 +16,7 @@ slopes.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +41,7 @@ from anglewise.spheres import minimize_on_spheres
 from anglewise.splitting import HingeSplitting
 
 MAX_RANK = 200
+MAX_ROUNDS = 6
 MAX_SPLITTING_STEPS = 6000
 CHECK_EVERY = 25
 
@@ -167,38 +169,49 @@ def _not_unique(problem: _Hinge, answer: _Answer) -> str:
 
 
 def _squared_hinge(problem: _Hinge, deadline: float | None) -> _Answer:
-    A, evaluations = _descend(problem, problem.risk.value_and_gradient, deadline)
-    return problem.answer(A, evaluations)
+    return _descend(problem, problem.risk.value_and_gradient, deadline, lambda A: -np.inf)
 
 
 def _descend(
-    problem: _Hinge, value_and_gradient: ValueAndGradient, deadline: float | None
-) -> tuple[FloatArray, int]:
-    """Descent on the factor; the noise of the start lets every direction take part."""
+    problem: _Hinge,
+    value_and_gradient: ValueAndGradient,
+    deadline: float | None,
+    lower_bound: Callable[[FloatArray], float],
+) -> _Answer:
+    """Descent on the factor in rounds, each judged by its certificate."""
     groups = problem.groups
-    A0 = _simplex(groups)
-    minimum = minimize_on_spheres(
-        factor_objective(groups, value_and_gradient),
-        factor_of(groups, A0, min(len(groups), MAX_RANK)),
-        max_iterations=300,
-        newton_steps=60,
-        curvature=row_curvature(groups, value_and_gradient(A0)[1]),
-        deadline=deadline,
-    )
-    return gram_of(groups, minimum.U), minimum.evaluations
+    # The noise of the start lets every direction take part.
+    U = factor_of(groups, _simplex(groups), min(len(groups), MAX_RANK))
+    best, evaluations = None, 0
+    for _ in range(MAX_ROUNDS):
+        minimum = minimize_on_spheres(
+            factor_objective(groups, value_and_gradient),
+            U,
+            max_iterations=500,
+            newton_steps=60,
+            curvature=row_curvature(groups, problem.weights),
+            deadline=deadline,
+        )
+        U, evaluations = minimum.U, evaluations + minimum.evaluations
+        A = gram_of(groups, U)
+        answer = problem.answer(A, evaluations, lower_bound(A))
+        if best is None or answer.certificate.gap < best.certificate.gap:
+            best = answer
+        if best.certificate.certified or (deadline is not None and time.monotonic() > deadline):
+            break
+    assert best is not None
+    return replace(best, evaluations=evaluations)
 
 
 def _triplet(problem: _Hinge, deadline: float | None) -> tuple[_Answer, str]:
     """The linear program on the factor when no term can vanish; otherwise, or if that stalls, splitting."""
-    start, best, evaluations = _simplex(problem.groups), None, 0
-    if problem.loss.margin >= 2:
-        half = None if deadline is None else (time.monotonic() + deadline) / 2
-        start, evaluations = _descend(problem, _linear(problem), half)
-        ones = np.ones_like(start)
-        best = problem.answer(start, evaluations, problem.dual_bound(start, ones))
-        if best.certificate.certified:
-            return best, "factor"
-    return _split(problem, start, best, evaluations, deadline), "splitting"
+    if problem.loss.margin < 2:
+        return _split(problem, _simplex(problem.groups), None, deadline), "splitting"
+    half = None if deadline is None else (time.monotonic() + deadline) / 2
+    answer = _descend(problem, _linear(problem), half, lambda A: problem.dual_bound(A, np.ones_like(A)))
+    if answer.certificate.certified:
+        return answer, "factor"
+    return _split(problem, answer.A, answer, deadline), "splitting"
 
 
 def _linear(problem: _Hinge) -> ValueAndGradient:
@@ -206,11 +219,10 @@ def _linear(problem: _Hinge) -> ValueAndGradient:
     return lambda A: (float((problem.pairs * problem.weights * (A + problem.b)).sum()), problem.weights)
 
 
-def _split(
-    problem: _Hinge, start: FloatArray, best: _Answer | None, evaluations: int, deadline: float | None
-) -> _Answer:
+def _split(problem: _Hinge, start: FloatArray, best: _Answer | None, deadline: float | None) -> _Answer:
     """The lowest risk and the highest bound of the splitting method, which need not be of one step."""
     bound = -np.inf if best is None else best.certificate.lower_bound
+    earlier = 0 if best is None else best.evaluations
     method = HingeSplitting(problem.groups, problem.weights, problem.b, start)
     for count in range(1, MAX_SPLITTING_STEPS + 1):
         method.advance()
@@ -222,12 +234,12 @@ def _split(
         A = make_feasible(problem.groups, method.gram)
         slopes = np.ones_like(A) if problem.loss.margin >= 2 else method.slopes
         bound = max(bound, problem.dual_bound(A, slopes))
-        answer = problem.answer(A, evaluations + count, bound)
+        answer = problem.answer(A, earlier + count, bound)
         if best is None or answer.risk < best.risk:
             best = answer
         elif bound > best.certificate.lower_bound:
-            best = problem.answer(best.A, evaluations + count, bound)
+            best = problem.answer(best.A, earlier + count, bound)
         if best.certificate.certified or expired:
             break
     assert best is not None
-    return replace(best, evaluations=evaluations + count)
+    return replace(best, evaluations=earlier + count)
