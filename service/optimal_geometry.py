@@ -19,6 +19,7 @@ from service.routes import computation_router
 from service.schemas import InfoNCE, LossField, SamplingField, Strict
 from service.settings import Limits
 from service.weighted_geometry import WeightedGeometryAnswer, WeightedGeometryRequest
+from service.weighted_schemas import exactly_one
 
 Count = Annotated[int, Field(ge=1, lt=2**53)]
 Proportion = Annotated[float, Field(gt=0, le=1)]
@@ -26,12 +27,6 @@ Proportion = Annotated[float, Field(gt=0, le=1)]
 
 SOURCES = ("class_counts", "class_proportions")
 WEIGHTS = ("weights", "log_weights")
-
-
-def _only(name: str) -> dict[str, Any]:
-    """JSON schema: this source is given and the others are not."""
-    others = {other: {"type": "null"} for other in SOURCES if other != name}
-    return {"required": [name], "properties": {name: {"type": "array"}, **others}}
 
 
 class GeometryOptions(Strict):
@@ -56,9 +51,7 @@ class GeometryOptions(Strict):
 class ClassGeometryRequest(GeometryOptions):
     """Exactly one of `class_counts` and `class_proportions`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [_only("class_counts"), _only("class_proportions")]}
-    )
+    model_config = ConfigDict(json_schema_extra=exactly_one(*SOURCES, absent=WEIGHTS))
 
     class_counts: Annotated[list[Count], Field(min_length=1, fail_fast=True)] | None = Field(
         default=None, description="samples of each class"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from anglewise.question import LARGEST_TOLERANCE
 from anglewise.realizability import MAX_DIMENSION, SMALLEST_TOLERANCE
-from service.weighted_schemas import SimilaritySettings, WeightedRequest
+from service.weighted_schemas import SimilaritySettings, WeightedRequest, exactly_one
 
 
 class RealizabilitySettings(SimilaritySettings):
@@ -24,3 +24,5 @@ class RealizabilitySettings(SimilaritySettings):
 
 class RealizabilityRequest(RealizabilitySettings, WeightedRequest):
     """Exactly one of `weights` and `log_weights`."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one("weights", "log_weights"))

@@ -23,7 +23,7 @@ from service.geometry_answer import CertificateAnswer, CollapseAnswer, SolverAns
 from service.problems import Problem
 from service.schemas import Answer
 from service.settings import Limits
-from service.weighted_schemas import Metric, WeightedRequest, one_of, renamed
+from service.weighted_schemas import Metric, WeightedRequest, exactly_one, renamed
 
 OF_CLASS_COUNTS = ("sampling", "loss", "nonnegative", "solver", "class_counts", "class_proportions")
 MATRICES = ("gram", "squared_distances", "class_means")
@@ -32,7 +32,9 @@ MATRICES = ("gram", "squared_distances", "class_means")
 class WeightedGeometryRequest(WeightedRequest):
     """Exactly one of `weights` and `log_weights`. The weights define the loss."""
 
-    model_config = ConfigDict(json_schema_extra=one_of("weights", "log_weights"))
+    model_config = ConfigDict(
+        json_schema_extra=exactly_one("weights", "log_weights", absent=("class_counts", "class_proportions"))
+    )
 
     dimension: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="of the embedding; null: as many as the optimum needs"

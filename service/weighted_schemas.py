@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -42,14 +42,19 @@ Metric = Literal["cosine", "euclidean"]
 SelfPairs = Literal["included", "excluded"]
 
 
-def one_of(*names: str) -> dict[str, Any]:
-    """JSON schema: exactly one of these fields is given and not null."""
+def exactly_one(*names: str, absent: Sequence[str] = ()) -> Callable[[dict[str, Any]], None]:
+    """Adds to a JSON schema: exactly one of ``names`` is given and not null, and those ``absent`` are null
+    if they are there at all."""
 
     def only(name: str) -> dict[str, Any]:
         others = {other: {"type": "null"} for other in names if other != name}
         return {"required": [name], "properties": {name: {"not": {"type": "null"}}, **others}}
 
-    return {"oneOf": [only(name) for name in names]}
+    def extend(schema: dict[str, Any]) -> None:
+        schema["oneOf"] = [only(name) for name in names]
+        schema["properties"] |= {name: {"type": "null"} for name in absent}
+
+    return extend
 
 
 class Named(Strict):
@@ -72,7 +77,7 @@ class Named(Strict):
 class OverClasses(Named):
     """Items of one class are alike, so the weights are between classes."""
 
-    model_config = ConfigDict(json_schema_extra=one_of("labels", "class_counts"))
+    model_config = ConfigDict(json_schema_extra=exactly_one("labels", "class_counts"))
 
     labels: Labels | None = Field(default=None, description="class of each item, integers or strings")
     class_counts: Counts | None = Field(default=None, description="items of each class")

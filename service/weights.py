@@ -16,7 +16,14 @@ from service.realizability import describe as describe_verdict
 from service.routes import computation_router
 from service.schemas import Answer, Strict
 from service.settings import Limits
-from service.weighted_schemas import Counts, Row, SimilaritySettings, check_square, one_of, require_few_items
+from service.weighted_schemas import (
+    Counts,
+    Row,
+    SimilaritySettings,
+    check_square,
+    exactly_one,
+    require_few_items,
+)
 
 TARGETS = ("gram", "squared_distances", "simplex")
 MATRICES = ("gram", "squared_distances")
@@ -29,7 +36,7 @@ class Simplex(Strict):
 class Target(Strict):
     """Exactly one of `gram`, `squared_distances` and `simplex`."""
 
-    model_config = ConfigDict(json_schema_extra=one_of(*TARGETS))
+    model_config = ConfigDict(json_schema_extra=exactly_one(*TARGETS))
 
     gram: Annotated[list[Row], Field(min_length=1, fail_fast=True)] | None = Field(
         default=None, description="n × n inner products; the diagonal is 1 for the cosine metric"
