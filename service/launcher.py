@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = _settings(arguments)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_input=False):
-            print(f"ANGLEWISE_{'_'.join(map(str, item['loc']))}: {item['msg']}".upper(), file=sys.stderr)
+            name = "_".join(map(str, item["loc"])).upper().removeprefix("ANGLEWISE_")
+            print(f"ANGLEWISE_{name}: {item['msg']}", file=sys.stderr)
         return 2
     if settings.exposed:
         print(
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level.lower(),
-        access_log=settings.log_level.upper() in ("DEBUG", "INFO"),
+        access_log=settings.log_level in ("DEBUG", "INFO"),
         timeout_graceful_shutdown=GRACE_SECONDS,
         server_header=False,
     )

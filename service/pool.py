@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import tempfile
 import time
 from collections import deque
@@ -97,10 +98,11 @@ class SolverPool:
         self._solvers: list[SolverProcess | None] = [None] * workers
         self._failures = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self._archives = tempfile.TemporaryDirectory(prefix="anglewise-")
+        self._archives = Path()
         self._archive_number = 0
 
     async def __aenter__(self) -> Self:
+        self._archives = Path(tempfile.mkdtemp(prefix="anglewise-"))
         self._tasks = [asyncio.create_task(self._keep_running(slot)) for slot in range(len(self._solvers))]
         return self
 
@@ -110,7 +112,7 @@ class SolverPool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for job in self._waiting:
             job.fail(_stopping())
-        self._archives.cleanup()
+        shutil.rmtree(self._archives, ignore_errors=True)
 
     @property
     def pids(self) -> list[int]:
@@ -136,7 +138,7 @@ class SolverPool:
         header: dict[str, Any] = {"computation": computation}
         if archive:
             self._archive_number += 1
-            header["archive"] = str(Path(self._archives.name) / f"{self._archive_number}.npz")
+            header["archive"] = str(self._archives / f"{self._archive_number}.npz")
         job = Job(header, body, patience=self._limits.deadline_seconds)
         self._waiting.append(job)
         self._hand_out()

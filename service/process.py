@@ -51,7 +51,11 @@ class SolverProcess:
                 process_group=0,
             )
         ours.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=ours, limit=STREAM_BUFFER)
+        try:
+            reader, writer = await asyncio.open_connection(sock=ours, limit=STREAM_BUFFER)
+        except BaseException:
+            process.kill()
+            raise
         solver = cls(process, reader, writer)
         try:
             await solver.ask(limits.model_dump())

@@ -125,7 +125,7 @@ def _refuse_query(request: Request) -> None:
 
 def _negotiate(request: Request, *, offers_archive: bool) -> bool:
     """Whether the client wants the archive rather than JSON, which is the answer to ``*/*``."""
-    accept = request.headers.get("accept", "*/*")
+    accept = request.headers.get("accept") or "*/*"
     accepted = [_media_range(part) for part in accept.split(",")]
     choices = [(_quality(JSON, accepted), False)]
     if offers_archive:

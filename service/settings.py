@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -54,7 +54,7 @@ class Settings(Limits, BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535, validation_alias=AliasChoices("ANGLEWISE_PORT", "PORT"))
-    log_level: str = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     workers: int = Field(default=2, ge=1, le=64, description="solver processes")
     max_waiting: int = Field(default=64, ge=1, description="computations that may wait for a solver process")
     max_uploads: int = Field(default=4, ge=1, description="uploads received or computed on at a time")
@@ -65,6 +65,11 @@ class Settings(Limits, BaseSettings):
         default=(), description="SHA-256 of each accepted API key, in hex, separated by commas"
     )
     allow_insecure: bool = Field(default=False, description="serve other machines without API keys")
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper_case(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
 
     @field_validator("api_keys", mode="before")
     @classmethod

@@ -13,7 +13,7 @@ START_SECONDS = 300
 """Compiling every kernel on a fresh checkout takes this long at worst."""
 
 
-def slow_map(first_negatives: int, cells: int = 1000) -> dict[str, Any]:
+def slow_map(first_negatives: int, cells: int = 500) -> dict[str, Any]:
     """A body of /collapse-map that takes seconds; different for each ``first_negatives``."""
     side = round(cells**0.5)
     return {

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 
 import httpx2
+import pytest
 from service_helpers import pids, slow_map, wait_ready, wait_until
+from starlette.requests import Request
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from service.app import create_app
-from service.settings import Settings
+from service.cache import AnswerCache
+from service.computations import COMPUTATIONS
+from service.engine import ClientGone, Engine
+from service.pool import SolverPool
+from service.process import SolverProcess
+from service.settings import Limits, Settings
 
 Background = Callable[..., Future[httpx2.Response]]
 
@@ -81,6 +91,70 @@ def busy_with(client: TestClient, pid: int) -> bool:
     pool = client.app_state["engine"].pool
     solver = next(solver for solver in pool._solvers if solver is not None and solver.pid == pid)
     return solver._answer is not None and not solver._answer.done()
+
+
+class TestHangUp:
+    """A client that closes its connection before its answer is there."""
+
+    def test_takes_what_waits_out_of_the_queue(self) -> None:
+        async def scenario() -> None:
+            pool = SolverPool(Limits(), workers=1, max_waiting=1)  # never started: everything waits
+            engine = Engine(Limits(), pool, AnswerCache(0))
+            for classes in (3, 4, 5):
+                body = json.dumps({"classes": classes}).encode()
+                with pytest.raises(ClientGone):
+                    await engine.answer(COMPUTATIONS["collapse_threshold"], body, hung_up())
+            assert not engine._flights
+
+        asyncio.run(scenario())
+
+    def test_does_not_disturb_others_with_the_same_request(self) -> None:
+        async def scenario() -> None:
+            pool = SolverPool(Limits(), workers=1, max_waiting=1)
+            engine = Engine(Limits(), pool, AnswerCache(0))
+            ask = lambda client: engine.answer(COMPUTATIONS["collapse_threshold"], b'{"classes": 3}', client)  # noqa: E731
+            patient = asyncio.create_task(ask(waiting()))
+            await asyncio.sleep(0)
+            with pytest.raises(ClientGone):
+                await ask(hung_up())
+            (job,) = pool._waiting
+            job.settle(({"final": True}, b"{}"))
+            assert (await patient).body == b"{}"
+
+        asyncio.run(scenario())
+
+
+def hung_up() -> Request:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    return Request({"type": "http"}, receive)
+
+
+def waiting() -> Request:
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    return Request({"type": "http"}, receive)
+
+
+class TestMemory:
+    def test_is_bounded(self) -> None:
+        """A Gram matrix of 3 GiB does not fit into 1 GiB; the process goes on."""
+
+        async def scenario() -> None:
+            limits = Limits(worker_memory_bytes=2**30, max_inline_classes=20_000)
+            solver = await SolverProcess.start(limits)
+            try:
+                for counts, code in (([5] * 20_000, "too_large"), ([5, 3], None)):
+                    body = json.dumps({"class_counts": counts}).encode()
+                    header, _ = await solver.ask({"computation": "optimal_geometry"}, body)
+                    assert header.get("problem", {}).get("code") == code
+            finally:
+                await solver.kill()
+
+        asyncio.run(scenario())
 
 
 class TestRestart:
