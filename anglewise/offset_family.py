@@ -13,7 +13,7 @@ from anglewise.question import Question
 from anglewise.sampling import FloatArray
 from anglewise.secular import OffsetCurve, offset_curve
 from anglewise.symmetry import Symmetrized
-from anglewise.temperature_range import FLAT, largest_without_self_pairs
+from anglewise.temperature_range import largest_without_self_pairs
 from anglewise.tridiagonal import Tridiagonal, tridiagonalize
 from anglewise.verdict import LargestTemperature, Offset, Verdict, Witness
 
@@ -76,8 +76,8 @@ def _at(curve: OffsetCurve, kappa: float) -> Tridiagonal:
 
 def _largest_temperature(question: Question, peak: float, n: int) -> LargestTemperature:
     """Defined where the dimension does not bind; below that only constant weights have an answer."""
-    if question.allows(n - 1) or 1 - peak <= FLAT:
-        return largest_without_self_pairs(peak, question.T)
+    if question.allows(n - 1) or 1 - peak <= question.tolerance:
+        return largest_without_self_pairs(peak, question.T, question.tolerance)
     return None
 
 

@@ -122,7 +122,8 @@ def _solution(t: FloatArray, b: FloatArray, rho: float) -> FloatArray:
     d = np.empty(n)
     d[n - 1] = t[n - 1] - rho
     for k in range(n - 2, 0, -1):
-        d[k] = t[k] - rho - b[k] * b[k] / d[k + 1]
+        q = b[k] / d[k + 1]  # the very operations of `_resolvent`, which found all pivots positive
+        d[k] = t[k] - rho - b[k] * q
     y = np.empty(n - 1)
     y[0] = -b[0] / d[1]
     for k in range(1, n - 1):

@@ -18,14 +18,15 @@ from anglewise.tridiagonal import Tridiagonal, spectral_measure
 from anglewise.verdict import LargestTemperature
 
 EPS = float(np.finfo(np.float64).eps)
-FLAT = 1e-14
-"""Below this times its scale a difference counts as rounding."""
 
 
-def largest_with_self_pairs(K: Tridiagonal, T: float, allowance: float) -> LargestTemperature:
+def largest_with_self_pairs(
+    K: Tridiagonal, T: float, tolerance: float, allowance: float
+) -> LargestTemperature:
     """T_max from K = 11ᵀ + M at temperature T; ``allowance`` is the absolute eigenvalue tolerance.
 
-    0 where the weights are realizable at no temperature, "unbounded" for constant weights.
+    0 where the weights are realizable at no temperature, "unbounded" where they are constant to within
+    the relative tolerance.
     """
     n = len(K)
     if n == 1:
@@ -42,9 +43,9 @@ def largest_with_self_pairs(K: Tridiagonal, T: float, allowance: float) -> Large
         return 0.0  # 1 is not in the range of B
     schur = b0 * float((first[~null] / values[~null]).sum())
     inverse = 1 + (schur - float(K.t[0])) / n  # T / T_max
-    return "unbounded" if inverse <= FLAT * n else T / inverse
+    return "unbounded" if inverse <= tolerance else T / inverse
 
 
-def largest_without_self_pairs(peak: float, T: float) -> LargestTemperature:
+def largest_without_self_pairs(peak: float, T: float, tolerance: float) -> LargestTemperature:
     """T_max from max over offsets of λ_min(I + M + κ(11ᵀ - I)) at temperature T."""
-    return "unbounded" if 1 - peak <= FLAT else T / (1 - peak)
+    return "unbounded" if 1 - peak <= tolerance else T / (1 - peak)

@@ -68,7 +68,8 @@ def _largest_temperature(
         affine_dimension = 0 if len(tri) == 1 else tri.trailing().count_above(allowance)
         if not question.allows(max(affine_dimension, 1)):
             return 0.0
-        return largest_with_self_pairs(tri.plus(ones=1.0), question.T, allowance)
+        K = tri.plus(ones=1.0)
+        return largest_with_self_pairs(K, question.T, question.tolerance, allowance)
     return "unbounded" if feasible and question.allows(tri.trailing().count_above(2 * allowance)) else 0.0
 
 
