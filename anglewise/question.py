@@ -152,16 +152,17 @@ class Question:
         and the matrix by less than n times that; half of it for squared distances.
         """
         per_entry = distance / (len(self.L) * self.T) * (1 if self.cosine else 2)
-        positive = self.weights.positive(self.self_pairs)[self.live]
-        smallest = float(self.P[self.live][positive].min())
+        P = self.P[self.live]
+        smallest = float(P.min(initial=1.0, where=self.weights.positive(self.self_pairs)[self.live]))
         return deviation_gap(smallest, 0.5 * (per_entry - sym.residual), self.anchors)
 
 
 def effective_tolerance(weights: LogWeights, requested: float | None) -> float:
     """The requested relative tolerance, raised to what the input's own rounding allows to decide."""
     n, resolution = len(weights), weights.resolution
-    finite = weights.values[np.isfinite(weights.values)]
-    rounding = 8 * EPS * max(n, float(np.abs(finite).max(initial=0.0)))
+    largest = weights.values.max()
+    smallest = weights.values.min(initial=largest, where=weights.values > -np.inf)
+    rounding = 8 * EPS * max(n, abs(float(smallest)), abs(float(largest)))
     if requested is None:
         requested = max(DEFAULT_TOLERANCE, 4 * n * resolution if resolution > EPS else 0.0)
     return min(max(requested, rounding), LARGEST_TOLERANCE)

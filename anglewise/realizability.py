@@ -83,6 +83,8 @@ def realizability(
 
 def decide(question: Question) -> Verdict:
     """The verdict of a checked question."""
+    if question.weights.all_positive:
+        return decide_positive(question)
     positive = question.weights.positive(question.self_pairs)
     zero = ~positive & question.live[:, None]
     if not question.included:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from anglewise.errors import InvalidInput
+from anglewise.parallel import over_rows
 from anglewise.sampling import FloatArray
 from anglewise.weighted_loss import SelfPairs
 
@@ -26,6 +29,8 @@ Rows = Sequence[Sequence[float | None]] | npt.NDArray[np.floating] | npt.NDArray
 
 MAX_LOG_WEIGHT = 1e9
 EPS = float(np.finfo(np.float64).eps)
+THREADED_FROM = 500
+"""Rows from which a pass over the matrix pays for threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +57,9 @@ class LogWeights:
                 is negative, not finite or not a number.
         """
         W, resolution = _square_matrix("weights", weights)
-        bad = np.argwhere(~(np.isfinite(W) & (W >= 0)))
-        if bad.size:
-            i, j = map(int, bad[0])
+        valid = np.isfinite(W) & (W >= 0)
+        if not valid.all():
+            i, j = map(int, np.argwhere(~valid)[0])
             wrong = "must not be negative" if W[i, j] < 0 else "must be finite"
             raise InvalidInput(("weights", i, j), wrong)
         with np.errstate(divide="ignore"):
@@ -93,31 +98,40 @@ class LogWeights:
         """
         if self_pairs == "excluded" and len(self) == 1:
             raise InvalidInput((self.field,), "a single item has no pair when self pairs are excluded")
+        if self.all_positive:
+            return np.ones(len(self), dtype=bool)
         live = np.asarray(self.positive(self_pairs).any(axis=1))
         if not live.any():
             raise InvalidInput((self.field,), "every anchor is skipped: no counted weight is positive")
         return live
 
-    def log_normalizers(self, self_pairs: SelfPairs) -> FloatArray:
-        """(n,) log Σ_{j∈N(i)} w_ij; -inf for skipped anchors."""
-        L = self.counted(self_pairs)
-        top = L.max(axis=1)
-        finite = np.where(np.isneginf(top), 0.0, top)
-        with np.errstate(divide="ignore"):
-            return np.asarray(finite + np.log(np.exp(L - finite[:, None]).sum(axis=1)))
+    @cached_property
+    def all_positive(self) -> bool:
+        """Whether no weight is zero, counted or not."""
+        return bool(self.values.min() > -np.inf)
 
     def probabilities(self, self_pairs: SelfPairs) -> FloatArray:
         """(n, n) p_ij; zero rows for skipped anchors."""
-        logZ = self.log_normalizers(self_pairs)
-        return np.asarray(np.exp(self.counted(self_pairs) - np.where(np.isneginf(logZ), 0.0, logZ)[:, None]))
+        logZ, _ = self._rows(self_pairs)
+        P = np.exp(self.values - np.where(np.isneginf(logZ), 0.0, logZ)[:, None])
+        if self_pairs == "excluded":
+            np.fill_diagonal(P, 0.0)
+        return np.asarray(P)
 
-    def counted(self, self_pairs: SelfPairs) -> FloatArray:
-        """(n, n) log w_ij with -inf outside N(i)."""
-        if self_pairs == "included":
-            return self.values
-        L = self.values.copy()
-        np.fill_diagonal(L, -np.inf)
-        return L
+    def entropies(self, self_pairs: SelfPairs) -> FloatArray:
+        """(n,) H(p_i); 0 for skipped anchors."""
+        return self._rows(self_pairs)[1]
+
+    def _rows(self, self_pairs: SelfPairs) -> tuple[FloatArray, FloatArray]:
+        """log Σ_{j∈N(i)} w_ij, -inf for skipped anchors, and H(p_i) of each row."""
+        n = len(self)
+        logZ, entropy = np.empty(n), np.empty(n)
+
+        def rows(start: int, stop: int) -> None:
+            _row_sums(self.values, self_pairs == "excluded", start, stop, logZ, entropy)
+
+        over_rows(rows, n, threaded=n >= THREADED_FROM)
+        return logZ, entropy
 
 
 def entropy_bound(weights: LogWeights, self_pairs: SelfPairs) -> float:
@@ -126,14 +140,30 @@ def entropy_bound(weights: LogWeights, self_pairs: SelfPairs) -> float:
     >>> round(entropy_bound(LogWeights.from_weights([[1.0, 1.0], [1.0, 1.0]]), "included"), 6)
     0.693147
     """
-    L = weights.counted(self_pairs)
-    live = weights.anchors(self_pairs)
-    centered = L - np.where(live, L.max(axis=1), 0.0)[:, None]
-    w = np.exp(centered)
-    np.copyto(centered, 0.0, where=np.isneginf(centered))
-    total = w.sum(axis=1)[live]
-    mean_log = np.einsum("ij,ij->i", w, centered)[live] / total
-    return float(np.mean(np.log(total) - mean_log))
+    return float(weights.entropies(self_pairs).sum() / weights.anchors(self_pairs).sum())
+
+
+@njit(cache=True, nogil=True)
+def _row_sums(
+    L: FloatArray, skip_self: bool, start: int, stop: int, logZ: FloatArray, entropy: FloatArray
+) -> None:
+    for i in range(start, stop):
+        top = -np.inf
+        for j in range(L.shape[1]):
+            if not (skip_self and i == j):
+                top = max(top, L[i, j])
+        logZ[i], entropy[i] = -np.inf, 0.0
+        if top == -np.inf:
+            continue
+        total, weighted = 0.0, 0.0
+        for j in range(L.shape[1]):
+            x = L[i, j] - top
+            if x > -745.0 and not (skip_self and i == j):  # exp underflows below
+                w = np.exp(x)
+                total += w
+                weighted += w * x
+        logZ[i] = top + np.log(total)
+        entropy[i] = max(0.0, np.log(total) - weighted / total)
 
 
 def _square_matrix(field: str, rows: Rows, none: float | None = None) -> tuple[FloatArray, float]:

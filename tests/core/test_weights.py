@@ -62,7 +62,7 @@ def test_zeros_in_every_spelling() -> None:
 def test_input_is_neither_kept_nor_changed() -> None:
     L = np.zeros((2, 2))
     weights = LogWeights.from_log_weights(L)
-    weights.counted("excluded")
+    weights.probabilities("excluded")
     weights.positive("excluded")
     np.testing.assert_array_equal(L, 0.0)
     assert weights.values is not L
