@@ -12,11 +12,14 @@ import orjson
 Frame = tuple[dict[str, Any], bytes]
 PREFIX = struct.Struct("<IQ")
 """Length of the header, length of the body."""
+PIECE = 256 * 1024
+"""Of a message, handled without a pause."""
 
 
-def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
+def pack(header: dict[str, Any], body: bytes = b"", length: int | None = None) -> bytes:
+    """A message; ``length`` is that of the whole body where ``body`` is only its beginning."""
     encoded = orjson.dumps(header)
-    return PREFIX.pack(len(encoded), len(body)) + encoded + body
+    return PREFIX.pack(len(encoded), len(body) if length is None else length) + encoded + body
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame:
@@ -27,7 +30,24 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
     """
     header_length, body_length = PREFIX.unpack(await reader.readexactly(PREFIX.size))
     header = orjson.loads(await reader.readexactly(header_length))
-    return header, await reader.readexactly(body_length) if body_length else b""
+    body = bytearray()
+    while len(body) < body_length:
+        body += await reader.readexactly(min(PIECE, body_length - len(body)))
+    return header, bytes(body)
+
+
+async def write_frame(writer: asyncio.StreamWriter, header: dict[str, Any], body: bytes) -> None:
+    """Send a message piece by piece, so that a large one does not hold up the event loop.
+
+    Raises:
+        ConnectionError: the other side is gone.
+    """
+    first, rest = body[:PIECE], memoryview(body)[PIECE:]
+    writer.write(pack(header, first, len(body)))
+    await writer.drain()
+    for start in range(0, len(rest), PIECE):
+        writer.write(rest[start : start + PIECE])
+        await writer.drain()
 
 
 def receive_frame(channel: socket.socket) -> Frame:

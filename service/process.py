@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from service.frames import Frame, pack, read_frame
+from service.frames import Frame, read_frame, write_frame
 from service.settings import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,8 +77,7 @@ class SolverProcess:
         if self.gone.done():
             raise EOFError
         self._answer = asyncio.get_running_loop().create_future()
-        self._writer.write(pack(header, body))
-        await self._writer.drain()
+        await write_frame(self._writer, header, body)
         return await self._answer
 
     async def _listen(self) -> None:

@@ -53,10 +53,7 @@ async def read_json_body(request: Request, max_bytes: int) -> bytes:
 
 async def read_bounded(request: Request, max_bytes: int) -> bytes:
     """The whole body, whatever its type, refused as soon as it is known to be too long."""
-    body = bytearray()
-    async for chunk in bounded_chunks(request, max_bytes):
-        body += chunk
-    return bytes(body)
+    return b"".join([chunk async for chunk in bounded_chunks(request, max_bytes)])
 
 
 async def bounded_chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:

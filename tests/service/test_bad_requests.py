@@ -167,7 +167,7 @@ class TestInvalid:
 
     def test_large_bodies_are_refused_alike(self, client: TestClient) -> None:
         """They are validated in a solver process."""
-        body = json.dumps({"class_counts": [5] * 60_000, "sampling": "semi"})
+        body = json.dumps({"class_counts": [5] * 200_000, "sampling": "semi"})
         assert len(body) > 128 * 1024
         self.check(client, "/optimal-geometry", body, "/sampling")
 
