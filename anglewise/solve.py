@@ -91,37 +91,44 @@ class _Finder:
         closed = _closed_form(groups)
         if closed is not None:
             return self._certified(*closed, 0)
-        best = self._certified(simplex(groups.sizes.astype(np.float64), groups.classes), "simplex ETF", 0)
+        best: _Found | None = None
         for method in self._methods():
             try:
                 new = method(best)
             except (np.linalg.LinAlgError, ArithmeticError, ValueError):
                 continue
-            if new.certificate.gap < best.certificate.gap:
+            if best is None or new.certificate.gap < best.certificate.gap:
                 best = new
             if best.certificate.certified or time.monotonic() > self.deadline:
                 break
-        return best
+        return best or self._simplex()
 
-    def _methods(self) -> list[Callable[[_Found], _Found]]:
-        methods: list[Callable[[_Found], _Found]] = [self._dual]
+    def _simplex(self) -> _Found:
+        groups = self.risk.groups
+        A = simplex(groups.sizes.astype(np.float64), groups.classes)
+        return self._certified(A, "simplex ETF", 0)
+
+    def _methods(self) -> list[Callable[[_Found | None], _Found]]:
+        methods: list[Callable[[_Found | None], _Found]] = [self._dual]
         if is_linear(self.risk.loss):
             methods.insert(0, self._linear)
         if len(self.risk.groups) <= MAX_BARRIER_GROUPS:
             methods.append(self._barrier)
         return methods
 
-    def _dual(self, best: _Found) -> _Found:
+    def _dual(self, best: _Found | None) -> _Found:
         answer = solve_dual(self.risk, tolerance=self.aim, deadline=self.deadline)
         at = answer.best.at
         method = f"dual of rank {answer.columns}"
         return self._judged(answer.best.A, at.risk, at.gradient, method, answer.rounds)
 
-    def _linear(self, best: _Found) -> _Found:
+    def _linear(self, best: _Found | None) -> _Found:
+        best = best or self._simplex()
         A, steps = minimize_linear(self.risk, gap=self._wanted(best), deadline=self.deadline)
         return self._certified(A, "interior point (linear risk)", steps)
 
-    def _barrier(self, best: _Found) -> _Found:
+    def _barrier(self, best: _Found | None) -> _Found:
+        best = best or self._simplex()
         A, steps = minimize_by_barrier(self.risk, best.gram, gap=self._wanted(best), deadline=self.deadline)
         return self._certified(A, "barrier Newton", best.iterations + steps)
 

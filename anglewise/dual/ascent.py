@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from anglewise.certificate import require_finite
 from anglewise.dual.kernels import gradient_in_y, y_matrices
@@ -78,10 +78,15 @@ def minimize_over_v(
     return v, state
 
 
-def _step(
-    s: Surrogate, point: DualPoint, scale: FloatArray, gradient: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The Newton direction in scaled Y (B·r,), and how v follows it (G, B·r)."""
+@dataclass
+class _Direction:
+    """The Newton direction in scaled Y (B·r,) and how v follows it (G,)."""
+
+    d: FloatArray
+    follow: FloatArray
+
+
+def _direction(s: Surrogate, point: DualPoint, scale: FloatArray, gradient: FloatArray) -> _Direction:
     p, Y, state = s.partition, point.Y, point.state
     B, r = Y.shape
     K, H = np.empty((len(point.v), B * r)), np.empty((B * r, B * r))
@@ -95,29 +100,37 @@ def _step(
     if h > 0 and state.free > 0:
         K += np.outer(-2.0 * state.free_total / state.free, along)
         H += np.outer(along, along) / h - np.outer(e, e) * (h / float(e @ e) ** 2)
-    follow = np.zeros_like(K)
+    H *= -1.0
     if s.bends:
         Hv, scaling = s.v_hessian(state, point.v)
-        # potrs works on columns: hand it the transpose of a C-ordered right-hand side.
-        follow = scaling[:, None] * lapack.dpotrs(factor(Hv), scaling[:, None] * K)[0]
-        M = K.T @ follow - H
+        U = factor(Hv)
+        K *= scaling[:, None]
+        # (U⁻ᵀ K)ᵀ in place: the transpose of a C-ordered array is Fortran-ordered.
+        half = blas.dtrsm(1.0, U, K.T, side=1, lower=0, overwrite_b=1)
+        M = blas.dsyrk(1.0, half, beta=1.0, c=H.T, lower=0, overwrite_c=1)
     else:
-        M = -H
-    M = 0.5 * (M + M.T)
+        M = H.T
+    # From here on only the upper triangle of M counts.
     size = np.maximum(np.abs(np.diag(M)), 2.0 * np.repeat(p.n * scale * scale, r))
     root = 1.0 / np.sqrt(size)
-    return root * _ascent_direction(M * root[:, None] * root, root * g, 0.0 if r == 1 else 1e-12), follow
+    M *= root[:, None]
+    M *= root
+    d = root * _ascent_direction(M, root * g, 0.0 if r == 1 else 1e-12)
+    follow = np.zeros(len(point.v))
+    if s.bends:
+        follow = scaling * blas.dtrsv(U, half.T @ d, lower=0)
+    return _Direction(d, follow)
 
 
 def _ascent_direction(M: FloatArray, g: FloatArray, jitter: float) -> FloatArray:
     """M⁻¹ g, with the absolute values of M's eigenvalues where M is indefinite (saddle-free Newton)."""
-    shifted = M.copy()
+    shifted = M.copy(order="F")
     shifted[np.diag_indices(len(M))] += jitter
-    L, info = lapack.dpotrf(shifted.T, lower=0, clean=0, overwrite_a=1)
+    U, info = lapack.dpotrf(shifted, lower=0, clean=0, overwrite_a=1)
     if info == 0:
-        return np.asarray(lapack.dpotrs(L, g)[0], dtype=np.float64)
+        return np.asarray(lapack.dpotrs(U, g)[0], dtype=np.float64)
     require_finite(M)
-    w, V = np.linalg.eigh(M)
+    w, V = np.linalg.eigh(M, UPLO="U")
     return np.asarray(V @ ((V.T @ g) / np.maximum(np.abs(w), 1e-10)), dtype=np.float64)
 
 
@@ -143,11 +156,10 @@ def ascend(
         last_residual = residual
         if time.monotonic() > deadline:
             break
-        d, follow = _step(s, point, scale, gradient)
-        limit = min(1.0, radius / float(np.abs(d).max()))
-        d *= limit
-        slope = float(d @ (gradient * scale[:, None]).ravel())
-        new = _line_search(s, point, scale, d, follow, slope)
+        newton = _direction(s, point, scale, gradient)
+        limit = min(1.0, radius / float(np.abs(newton.d).max()))
+        slope = limit * float(newton.d @ (gradient * scale[:, None]).ravel())
+        new = _line_search(s, point, scale, newton.d * limit, newton.follow * limit, slope)
         if new is None:
             point.decrement = slope
             break
@@ -176,7 +188,7 @@ def _line_search(
             Y = point.Y * np.exp(step * d)[:, None]
         else:
             Y = point.Y + scale[:, None] * (step * d).reshape(B, r)
-        v, new = minimize_over_v(s, Y, point.v - follow @ d if attempt == 0 else point.v)
+        v, new = minimize_over_v(s, Y, point.v - follow if attempt == 0 else point.v)
         if new.value >= point.state.value + 1e-4 * step * slope - 4.0 * point.state.noise:
             return step, DualPoint(Y * math.exp(new.log_scale / 2), v, new, slope)
         s.release(new)

@@ -18,6 +18,7 @@ from anglewise.certificate import (
     relative,
     weighted_gap,
 )
+from anglewise.dual.coarse import COARSE_TOLERANCE, MIN_GROUPS, Start, interpolated_start
 from anglewise.dual.partition import Partition, one_unit_per_group
 from anglewise.dual.staircase import Stair, minimize_surrogate
 from anglewise.dual.surrogate import Surrogate, temperature
@@ -29,6 +30,8 @@ MAX_STALLED = 5
 MAX_BREAKDOWNS = 3
 SHORTENING = 0.4
 NEARLY = 0.1
+START_ACCURACY = 1e-4
+BREAKDOWNS = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 LEAST_CURVATURE_RATIO = 0.01
 
 
@@ -76,7 +79,21 @@ def solve_dual(risk: Risk, *, tolerance: float, deadline: float) -> DualAnswer:
 
     ``deadline`` is in `time.monotonic` seconds; the best point so far is returned then.
     """
-    return _Search(risk, tolerance, deadline).run()
+    search = _Search(risk, tolerance, deadline)
+    if len(risk.groups) >= MIN_GROUPS:
+        start = interpolated_start(risk, lambda small: _simple_answer(small, deadline))
+        if start is not None:
+            search.begin_at(start)
+    return search.run()
+
+
+def _simple_answer(risk: Risk, deadline: float) -> tuple[FloatArray, FloatArray] | None:
+    """Gram matrix and dual vector of a pooled problem, if its dual has one column and no merged classes."""
+    search = _Search(risk, COARSE_TOLERANCE, deadline)
+    answer = search.run()
+    if search.Y is None or search.Y.shape[1] > 1 or search.partition.any_merged:
+        return None
+    return answer.best.A, search.Y
 
 
 class _Search:
@@ -86,6 +103,7 @@ class _Search:
         self.T = temperature(risk)
         self.tabu = np.zeros((G, G), dtype=np.bool_)
         self._restart()
+        self.anchor: Iterate | None = None
         self.stalled = self.breakdowns = 0
 
     def _restart(self) -> None:
@@ -94,15 +112,27 @@ class _Search:
         self.v = np.zeros(len(self.risk.groups))
         self.stretch = 1.0
 
+    def begin_at(self, start: Start) -> None:
+        """Starts from an interpolated point, which is not feasible: it only anchors the first model."""
+        self.Y = start.Y
+        at = self.risk.evaluate(start.gram)
+        scale = 1.0 / relative(self.risk, at.risk, 1.0)
+        self.anchor = Iterate(start.gram, at, START_ACCURACY * scale, np.empty(0))
+
     def run(self) -> DualAnswer:
         groups = self.risk.groups
-        now = look(self.risk, simplex(groups.sizes.astype(np.float64), groups.classes), self.tolerance)
-        best, rounds, columns = now, 0, 1
+        rounds, columns = 0, 1
+        now = None if self.anchor is None else self._from_anchor(self.anchor)
+        if now is None:
+            now = look(self.risk, simplex(groups.sizes.astype(np.float64), groups.classes), self.tolerance)
+        else:
+            rounds = 1
+        best = now
         while rounds < MAX_ROUNDS and not self._finished(best):
             rounds += 1
             try:
                 stair = self._minimize(now)
-            except (FloatingPointError, np.linalg.LinAlgError, ValueError, OverflowError):
+            except BREAKDOWNS:
                 self._restart()
                 self.breakdowns += 1
                 self.stalled += 2
@@ -118,6 +148,13 @@ class _Search:
             if now.gap < best.gap:
                 best = now
         return DualAnswer(best, rounds, columns)
+
+    def _from_anchor(self, anchor: Iterate) -> Iterate | None:
+        try:
+            return look(self.risk, self._minimize(anchor).gram, self.tolerance)
+        except BREAKDOWNS:
+            self._restart()
+            return None
 
     def _finished(self, best: Iterate) -> bool:
         return (
