@@ -235,7 +235,8 @@ def _search(
         now = time.monotonic()
         if found and deadline is not None and now > deadline:
             break
-        share = None if deadline is None else now + (deadline - now) / (len(candidates) - position + 1)
+        # As much time is left for the best few as was spent to find them.
+        share = None if deadline is None else now + (deadline - now) / 2 / (len(candidates) - position)
         minimum = minimize_on_spheres(
             objective, U, max_iterations=EXPLORATION_STEPS, newton_steps=0, deadline=share
         )
@@ -245,7 +246,9 @@ def _search(
         raise NumericalFailure("no start led to a finite risk")
     ranked = sorted(found, key=lambda item: item[1].value)
     polished = [
-        minimize_on_spheres(objective, minimum.U, max_iterations=0, newton_steps=50, deadline=deadline)
+        minimize_on_spheres(
+            objective, minimum.U, max_iterations=EXPLORATION_STEPS, newton_steps=50, deadline=deadline
+        )
         for _, minimum in ranked[:POLISHED_STARTS]
     ]
     best = min(polished, key=lambda minimum: minimum.value)

@@ -32,6 +32,7 @@ from anglewise.spheres import minimize_on_spheres
 
 __all__ = ["Backend", "enumerated_risk", "solve_reference"]
 
+EPS = float(np.finfo(np.float64).eps)
 VANISHING_EIGENVALUE = 1e-7
 """Eigenvalues of the Gram matrix that an interior point only approaches zero with."""
 
@@ -165,11 +166,12 @@ def _linear_minimum(G: FloatArray, y: FloatArray, A: FloatArray) -> tuple[float,
         Z = G - np.diag(multipliers)
         smallest = float(np.linalg.eigvalsh(Z)[0])
         min_dual = max(min_dual, smallest)
-        deficits = [len(G) * min(0.0, smallest)]
+        rounding = 4 * EPS * float(np.abs(np.diag(Z)).sum())  # of the eigenvalue, as observed
+        deficits = [len(G) * (min(0.0, smallest) - rounding)]
         if (multipliers < 0).all():
             s = np.sqrt(-multipliers)
             scaled = float(np.linalg.eigvalsh(Z / np.outer(s, s))[0])
-            deficits.append(-float(multipliers.sum()) * min(0.0, scaled))
+            deficits.append(-float(multipliers.sum()) * (min(0.0, scaled) - 4 * EPS * len(G)))
         best = max(best, float(multipliers.sum()) + max(deficits))
     return best, min_dual
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +25,8 @@ MAX_INTEGRALS = 200_000
 """Rows of the quadrature that an exhaustive search may cost; closed forms may cost 25 times as many."""
 
 MAX_SWEEPS = 500
+TABLE_SIZE = 2001
+SHORT_LIST = 8
 
 
 @dataclass(frozen=True)
@@ -70,33 +74,45 @@ class _SignProblem:
         self.affordable_rows = MAX_INTEGRALS * (1 if integral else 25)
         self.rows_per_pattern = 2 if sampling == "unsupervised" else 2 * len(groups)
 
+    def estimates(self, patterns: IntArray) -> FloatArray:
+        """`risks` with E ψ interpolated between laws, to choose among many candidates."""
+        return self._risks(patterns, lambda q: np.interp(q, *self._table))
+
     def risks(self, patterns: IntArray) -> FloatArray:
         """(N,) risks of (N, G) numbers of positive classes."""
+        return self._risks(patterns, self._expected)
+
+    def _risks(self, patterns: IntArray, expected: Callable[[FloatArray], FloatArray]) -> FloatArray:
         lam, n = self.groups.proportions, self.groups.sizes
         positive, negative = patterns @ lam, (n - patterns) @ lam
         if self.sampling == "unsupervised":
-            sides = self._anchor_risk(np.stack([positive, negative], 1), np.stack([negative, positive], 1))
-            return positive * sides[:, 0] + negative * sides[:, 1]
+            mine, other = np.stack([positive, negative], axis=1), np.stack([negative, positive], axis=1)
+            return np.asarray((mine * expected(self._same_side(mine, other))).sum(axis=1), dtype=np.float64)
         others = np.tile(lam[:, None], (1, len(lam))) * (1 - np.eye(len(lam)))
         total = np.zeros(len(patterns))
         for count, across in ((patterns, negative), (n - patterns, positive)):
             # Mass on the anchor's side without the anchor, summed so that a dominant class does not cancel.
             same = count @ others + np.maximum(count - 1, 0) * lam
-            risk = self._anchor_risk(same, np.broadcast_to(across[:, None], same.shape))
+            risk = expected(self._same_side(same, np.broadcast_to(across[:, None], same.shape)))
             total += (np.where(count > 0, risk, 0.0) * count) @ lam
         return total
 
-    def _anchor_risk(self, same: FloatArray, across: FloatArray) -> FloatArray:
-        """E ψ of an anchor by the weight of the classes on its side and across, tilted."""
-        tilted = across * math.exp(-2 * self.loss.hardness)
-        weight = same + tilted
-        q = np.where(weight > 0, same / np.where(weight > 0, weight, 1.0), 0.0).ravel()
-        # A side that is empty across, or a law that underflows to one point, is a law all the same.
+    def _same_side(self, same: FloatArray, across: FloatArray) -> FloatArray:
+        """Probability that a negative is on the anchor's side, by the proportions there and across."""
+        weight = same + across * math.exp(-2 * self.loss.hardness)
+        return np.where(weight > 0, same / np.where(weight > 0, weight, 1.0), 0.0)
+
+    def _expected(self, q: FloatArray) -> FloatArray:
+        """E ψ of anchors whose negatives are on their side with probability q."""
         distinct, where = np.unique(q, return_inverse=True)
-        w = np.stack([distinct, 1.0 - distinct], axis=1)
         t = np.tile([0.0, -2.0], (len(distinct), 1))
-        value, _, _ = expected_loss(self.loss, t, w)
-        return np.asarray(value[where].reshape(same.shape), dtype=np.float64)
+        value, _, _ = expected_loss(self.loss, t, np.stack([distinct, 1.0 - distinct], axis=1))
+        return np.asarray(value[where].reshape(q.shape), dtype=np.float64)
+
+    @cached_property
+    def _table(self) -> tuple[FloatArray, FloatArray]:
+        q = np.sin(np.linspace(0.0, np.pi / 2, TABLE_SIZE)) ** 2  # dense at both ends, where E ψ bends
+        return q, self._expected(q)
 
 
 def _patterns(groups: Groups, count: int) -> IntArray:
@@ -153,6 +169,7 @@ def _search(
             if best is not None and deadline is not None and time.monotonic() > deadline:
                 break
             candidates = _neighbors(current, problem.groups.sizes)
+            candidates = candidates[np.argsort(problem.estimates(candidates))[:SHORT_LIST]]
             risks = problem.risks(candidates)
             chosen = int(np.argmin(risks))
             if not risks[chosen] < risk:
