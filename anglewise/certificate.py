@@ -5,8 +5,8 @@ elliptope S(B) ≥ S(A) + ⟨Z, B⟩, hence for any weights w > 0
 
     S(A) - S* ≤ (Σ_i w_i) max(0, -λ_min(W^{-1/2} Z W^{-1/2})).
 
-w = 1, w_i = -y_i and, if need be, w_i = √-y_i are tried and the smallest bound wins: the second is many orders
-tighter under extreme imbalance; the third stands rounding better there, as y_i of a small class is a
+w = 1, w_i = -y_i and, if need be, w_i = √-y_i are tried and the smallest bound wins: the second is many
+orders tighter under extreme imbalance; the third stands rounding better there, as y_i of a small class is a
 cancelling sum.
 On groups Z splits into a G × G matrix and, inside a group of n > 1 classes, the eigenvalue -G_gg - y_g on
 directions that sum to zero.
