@@ -5,9 +5,9 @@ elliptope S(B) ≥ S(A) + ⟨Z, B⟩, hence for any weights w > 0
 
     S(A) - S* ≤ (Σ_i w_i) max(0, -λ_min(W^{-1/2} Z W^{-1/2})).
 
-w = 1, w_i = -y_i and, if need be, w_i = √-y_i are tried and the smallest bound wins: the second is many
-orders tighter under extreme imbalance; the third stands rounding better there, as y_i of a small class is a
-cancelling sum.
+w = 1, w_i = √-y_i and, if need be, w_i = -y_i are tried and the smallest bound wins. Under imbalance the
+last is the tightest away from the optimum, but y_i of a small class is a cancelling sum and its rounding
+counts; the square root stands it.
 On groups Z splits into a G × G matrix and, inside a group of n > 1 classes, the eigenvalue -G_gg - y_g on
 directions that sum to zero.
 
@@ -123,7 +123,7 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
     """The certificate of a feasible A with risk ``value`` and gradient ``H`` (`Risk.value_and_gradient`).
 
     Returns:
-        the smallest of the bounds for w = 1, -y and √-y, with λ_min of Z and of A on all classes.
+        the smallest of the bounds for w = 1, √-y and -y, with λ_min of Z and of A on all classes.
     """
     groups = risk.groups
     least_gram = min_gram_eigenvalue(groups, A)
@@ -132,9 +132,9 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
     Z, inside, y = dual_on_groups(groups, H, A)
     plain, least_dual = weighted_gap(groups, Z, inside, np.ones(len(groups)))
     w = dual_weights(y)
-    gap = min(plain, weighted_gap(groups, Z, inside, w)[0])
+    gap = min(plain, weighted_gap(groups, Z, inside, np.sqrt(w))[0])
     if relative(risk, value, gap) > tolerance:
-        gap = min(gap, weighted_gap(groups, Z, inside, np.sqrt(w))[0])
+        gap = min(gap, weighted_gap(groups, Z, inside, w)[0])
     if not math.isfinite(gap):
         raise FloatingPointError("the certificate is not finite")
     relative_gap = relative(risk, value, gap)

@@ -68,9 +68,9 @@ def look(risk: Risk, A: FloatArray, tolerance: float) -> Iterate:
     at = risk.evaluate(A)
     Z, inside, y = dual_on_groups(risk.groups, at.gradient, A)
     w = dual_weights(y)
-    gap, _ = weighted_gap(risk.groups, Z, inside, w)
+    gap, _ = weighted_gap(risk.groups, Z, inside, np.sqrt(w))
     if tolerance < relative(risk, at.risk, gap) < NEARLY:
-        gap = min(gap, weighted_gap(risk.groups, Z, inside, np.sqrt(w))[0])
+        gap = min(gap, weighted_gap(risk.groups, Z, inside, w)[0])
     return Iterate(A, at, gap, y)
 
 
