@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigvalsh
 
+from anglewise.blas import single_threaded_blas
 from anglewise.embedding import centered
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.named import Counts, Level, NamedWeighting, soft_supcon
-from anglewise.realizability import realizability
+from anglewise.question import check_arguments
+from anglewise.realizability import SINGLE_THREADED_BELOW, realizability
 from anglewise.sampling import FloatArray, IntArray
 from anglewise.verdict import LargestTemperature, Verdict
 from anglewise.weighted_loss import Metric, SelfPairs
@@ -94,7 +97,7 @@ def design_weights(
     if sum(target is not None for target in targets.values()) != 1:
         raise InvalidInput(("target",), "give exactly one of gram, squared_distances and simplex")
     question: dict[str, Any] = {"metric": metric, "temperature": temperature, "self_pairs": self_pairs}
-    realizability([[1.0, 1.0], [1.0, 1.0]], **question, embed=False)  # checks the three arguments
+    check_arguments(metric, temperature, self_pairs)
     if simplex_class_counts is not None:
         return _simplex(simplex_class_counts, question)
     if gram is not None:
@@ -226,6 +229,7 @@ def _symmetric(field: tuple[str, str], rows: Matrix) -> FloatArray:
 def _require_semidefinite(
     field: tuple[str, str], G: FloatArray, scale: float, what: str = "of the Gram matrix"
 ) -> None:
-    smallest = float(eigvalsh(G, subset_by_index=[0, 0])[0])
+    with single_threaded_blas() if len(G) < SINGLE_THREADED_BELOW else nullcontext():
+        smallest = float(eigvalsh(G, subset_by_index=[0, 0])[0])
     if smallest < -TARGET_TOLERANCE * max(scale, float(np.abs(G).sum(axis=1).max())):
         raise InvalidInput(field, f"no geometry has it: the smallest eigenvalue {what} is {smallest:.9g}")

@@ -97,7 +97,7 @@ def _no_offset(
         "inconsistent",
         "empty_offset_interval",
         witness=witness,
-        gap_lower_bound=max(question.gap_along(x, -value), question.gap_from_distance(-peak, sym)),
+        gap_lower_bound=max(question.gap_along(x, -value, sym), question.gap_from_distance(-peak, sym)),
         **facts,
     )
 

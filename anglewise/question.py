@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from anglewise.errors import InvalidInput
 from anglewise.gap_bounds import deviation_gap, entropy_gain, vector_gap
+from anglewise.losses import MAX_TEMPERATURE, MIN_TEMPERATURE
 from anglewise.sampling import FloatArray, IntArray
 from anglewise.symmetry import Symmetrized
 from anglewise.verdict import Reason, Verdict, VerdictName, Witness
@@ -18,7 +20,8 @@ from anglewise.weighted_loss import Metric, SelfPairs
 from anglewise.weights import EPS, BoolArray, LogWeights, entropy_bound
 
 DEFAULT_TOLERANCE = 1e-9
-LARGEST_TOLERANCE = 1e-2
+SMALLEST_TOLERANCE, LARGEST_TOLERANCE = 1e-15, 1e-2
+MAX_DIMENSION = 10**9
 CLOSE = 1e3
 """A margin within this factor of the tolerance is a close call."""
 
@@ -133,10 +136,15 @@ class Question:
             "inconsistent", "rank", message=message, required_dimension=required, witness=witness, **fields
         )
 
-    def gap_along(self, x: FloatArray, excess: float) -> float:
-        """Lower bound on the entropy gap from one vector; see `gap_bounds.vector_gap`."""
+    def gap_along(self, x: FloatArray, excess: float, sym: Symmetrized) -> float:
+        """Lower bound on the entropy gap from one vector; see `gap_bounds.vector_gap`.
+
+        What the weights themselves are asymmetric by is taken off the excess: the direction moves at
+        most 3 T (Σ|x_i|)² in all, and each entry is off its symmetric part by half the residual.
+        """
         if not self.included and not self.live.all():
             return 0.0
+        excess -= 1.5 * self.T * float(np.abs(x).sum()) ** 2 * sym.residual
         return vector_gap(self.P, x, self.T, excess, self.anchors, self.included)
 
     def gap_from_moves(self, moves: Sequence[tuple[int, int, float]]) -> float:
@@ -155,6 +163,33 @@ class Question:
         P = self.P[self.live]
         smallest = float(P.min(initial=1.0, where=self.weights.positive(self.self_pairs)[self.live]))
         return deviation_gap(smallest, 0.5 * (per_entry - sym.residual), self.anchors)
+
+
+def check_arguments(
+    metric: str,
+    temperature: float,
+    self_pairs: str,
+    dimension: int | None = None,
+    tolerance: float | None = None,
+) -> None:
+    """Raises `InvalidInput` naming the first argument outside its domain."""
+    if metric not in ("cosine", "euclidean"):
+        raise InvalidInput(("metric",), "must be 'cosine' or 'euclidean'")
+    if self_pairs not in ("included", "excluded"):
+        raise InvalidInput(("self_pairs",), "must be 'included' or 'excluded'")
+    _require_number("temperature", temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
+    if dimension is not None:
+        _require_number("dimension", dimension, 1, MAX_DIMENSION)
+        if dimension != int(dimension):
+            raise InvalidInput(("dimension",), "must be an integer")
+    if tolerance is not None:
+        _require_number("tolerance", tolerance, SMALLEST_TOLERANCE, LARGEST_TOLERANCE)
+
+
+def _require_number(name: str, value: float, low: float, high: float) -> None:
+    numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (numeric and low <= value <= high):
+        raise InvalidInput((name,), f"must be a number in [{low:g}, {high:g}]")
 
 
 def effective_tolerance(weights: LogWeights, requested: float | None) -> float:

@@ -8,12 +8,14 @@ congruent, or a witness that rules every geometry out, with a proven lower bound
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
+from anglewise.blas import single_threaded_blas
 from anglewise.errors import InvalidInput
-from anglewise.losses import MAX_TEMPERATURE, MIN_TEMPERATURE
 from anglewise.offset_family import decide_excluded
-from anglewise.question import LARGEST_TOLERANCE, Question, effective_tolerance
+from anglewise.question import Question, check_arguments, effective_tolerance
 from anglewise.sampling import FloatArray
 from anglewise.symmetry import asymmetry_witness, fill_skipped, moves_against, symmetrize
 from anglewise.unique_candidate import decide_included
@@ -27,8 +29,8 @@ from anglewise.zero_weights import (
     decide_zeros_without_self_pairs,
 )
 
-SMALLEST_TOLERANCE = 1e-15
-MAX_DIMENSION = 10**9
+SINGLE_THREADED_BELOW = 1000
+"""Items below which BLAS threads cost more than they bring."""
 
 
 def realizability(
@@ -65,7 +67,7 @@ def realizability(
     'zero_weight_on_sphere'
     """
     given = _log_weights(weights, log_weights)
-    _check(metric, temperature, self_pairs, dimension, tolerance)
+    check_arguments(metric, temperature, self_pairs, dimension, tolerance)
     live = given.anchors(self_pairs)
     question = Question(
         weights=given,
@@ -78,7 +80,8 @@ def realizability(
         tolerance=effective_tolerance(given, tolerance),
         embed=embed,
     )
-    return decide(question)
+    with single_threaded_blas() if len(given) < SINGLE_THREADED_BELOW else nullcontext():
+        return decide(question)
 
 
 def decide(question: Question) -> Verdict:
@@ -139,29 +142,3 @@ def _log_weights(weights: LogWeights | Rows | None, log_weights: Rows | None) ->
         return LogWeights.from_weights(weights)
     assert log_weights is not None
     return LogWeights.from_log_weights(log_weights)
-
-
-def _check(
-    metric: str, temperature: float, self_pairs: str, dimension: int | None, tolerance: float | None
-) -> None:
-    def require(condition: bool, field: str, message: str) -> None:
-        if not condition:
-            raise InvalidInput((field,), message)
-
-    require(metric in ("cosine", "euclidean"), "metric", "must be 'cosine' or 'euclidean'")
-    require(self_pairs in ("included", "excluded"), "self_pairs", "must be 'included' or 'excluded'")
-    require(
-        MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE,
-        "temperature",
-        f"must be in [{MIN_TEMPERATURE:g}, {MAX_TEMPERATURE:g}]",
-    )
-    require(
-        dimension is None or (1 <= dimension <= MAX_DIMENSION and dimension == int(dimension)),
-        "dimension",
-        f"must be an integer from 1 to {MAX_DIMENSION}",
-    )
-    require(
-        tolerance is None or SMALLEST_TOLERANCE <= tolerance <= LARGEST_TOLERANCE,
-        "tolerance",
-        f"must be in [{SMALLEST_TOLERANCE:g}, {LARGEST_TOLERANCE:g}]",
-    )

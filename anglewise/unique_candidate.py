@@ -99,10 +99,10 @@ def _refuted(
         x -= x.mean()
     x /= np.linalg.norm(x)
     excess = -_quadratic(question, sym.M, x)
-    gap = max(question.gap_along(x, excess), question.gap_from_distance(-smallest, sym))
+    gap = max(question.gap_along(x, excess, sym), question.gap_from_distance(-smallest, sym))
     if pair is not None:
         code, witness = "pair", pair[0]
-        gap = max(gap, question.gap_along(pair[1], -_quadratic(question, sym.M, pair[1])))
+        gap = max(gap, question.gap_along(pair[1], -_quadratic(question, sym.M, pair[1]), sym))
     else:
         code = "negative_eigenvalue"
         witness = _eigenvector_witness(question, sym.M, x)

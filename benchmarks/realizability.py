@@ -28,7 +28,7 @@ def cases(n: int, rng: np.random.Generator) -> dict[str, Callable[[bool], Verdic
     full /= np.linalg.norm(full, axis=1, keepdims=True)
     low /= np.linalg.norm(low, axis=1, keepdims=True)
     y = np.sort(rng.normal(size=n))
-    scalar = np.exp(-((y[:, None] - y[None, :]) ** 2) / 2)
+    scalar = np.exp(-((y[:, None] - y[None, :]) ** 2) / 8)
     noise = rng.normal(size=(n, n)) / n
     noise += noise.T
 

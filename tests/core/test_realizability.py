@@ -89,6 +89,8 @@ def test_constant_weights(n: int) -> None:
         ({"metric": "manhattan"}, ("metric",)),
         ({"self_pairs": True}, ("self_pairs",)),
         ({"temperature": 0.0}, ("temperature",)),
+        ({"temperature": "0.1"}, ("temperature",)),
+        ({"dimension": True}, ("dimension",)),
         ({"temperature": math.nan}, ("temperature",)),
         ({"dimension": 0}, ("dimension",)),
         ({"dimension": 1.5}, ("dimension",)),
