@@ -3,6 +3,8 @@
 With q the softmax of any similarity and H the entropy, L(S') ≥ Σ_i a_i H(q_i) + ⟨Γ(q), S'⟩ for every S',
 Γ = sym a(q - p). Each bound makes the linear term nonnegative over all Gram matrices of the metric.
 
+`dual_polish` sharpens both near the optimum.
+
 Cosine: for every diagonal matrix Y with Γ/T - Y ⪰ 0, L ≥ Σ_i a_i H(q_i) + tr Y. At an embedding
 Y_i = z_i·∂L/∂z_i / 2 makes the value L itself; shifting it by the least eigenvalue, weighted by any w > 0,
 costs Σw · max(0, -λ_min).
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh, eigvalsh
 
+from anglewise.dual_polish import polished_gap
 from anglewise.geometry import Certificate
+from anglewise.laplacian import laplacian_between, without_kernel
 from anglewise.sampling import FloatArray
 from anglewise.weighted_loss import Point, WeightedLoss
 
@@ -76,20 +80,8 @@ def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
         scaled = float(eigvalsh(between / np.sqrt(np.outer(w, w)), subset_by_index=[0, 0])[0])
         scaled = min(scaled, float((inside / w[n > 1]).min(initial=np.inf)))
         gap = min(gap, float(n @ w) * (max(0.0, -scaled) + EPS * float((np.abs(np.diag(between)) / w).max())))
+    gap = min(gap, polished_gap(problem, point, between, 0.0))
     return DualCheck(gap, least, spread, values, vectors)
-
-
-def laplacian_between(A: FloatArray, counts: FloatArray) -> FloatArray:
-    """Laplacian of symmetric masses A (m, m) on orthonormal row vectors; its kernel is √counts."""
-    return np.asarray(
-        np.diag(A.sum(axis=1) / counts) - A / np.sqrt(np.outer(counts, counts)), dtype=np.float64
-    )
-
-
-def _without_kernel(L: FloatArray, counts: FloatArray) -> FloatArray:
-    """L with the eigenvalue 0 of √counts moved to the top."""
-    v = np.sqrt(counts / counts.sum())
-    return np.asarray(L + (np.abs(L).max() * len(L)) * np.outer(v, v), dtype=np.float64)
 
 
 def mixed_entropy(problem: WeightedLoss, Q: FloatArray, theta: float) -> float:
@@ -109,7 +101,7 @@ def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     """Theory B3, self pairs included; with them excluded only the eigenvalues are computed."""
     n, T = problem.counts, problem.temperature
     dual = (2 / T) * laplacian_between(-point.Gamma, n)
-    values, vectors = least_eigenpairs(_without_kernel(dual, n), min(k, len(dual)))
+    values, vectors = least_eigenpairs(without_kernel(dual, n), min(k, len(dual)))
     several = n > 1
     inside = (-2 / T) * (point.y + point.own)[several] / n[several]
     spread = float(inside.min(initial=np.inf))
@@ -119,7 +111,7 @@ def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     A = problem.anchors[:, None] * problem.target
     A = 0.5 * (A + A.T)
     full = (2 / T) * laplacian_between(A, n)
-    connectivity = float(eigvalsh(_without_kernel(full, n), subset_by_index=[0, 0])[0])
+    connectivity = float(eigvalsh(without_kernel(full, n), subset_by_index=[0, 0])[0])
     connectivity = min(connectivity, float(((2 / T) * A.sum(axis=1) / n)[several].min(initial=np.inf)))
     connectivity -= 4 * EPS * float(np.abs(full).max())
     if connectivity <= 0:
@@ -128,6 +120,7 @@ def check_euclidean(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     theta = delta / (delta + connectivity)
     live = np.where(problem.anchors > 0, problem.anchors, 1.0)
     gap = point.excess + problem.entropy_bound - mixed_entropy(problem, point.Q / live[:, None], theta)
+    gap = min(gap, polished_gap(problem, point, dual, connectivity))
     return DualCheck(max(gap, 0.0), least, spread, values, vectors)
 
 

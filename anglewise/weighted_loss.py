@@ -258,11 +258,12 @@ def hessian_product(problem: WeightedLoss, point: Point, V: FloatArray) -> Float
     live = np.where(problem.anchors > 0, problem.anchors, 1.0)
     D -= (row_dot(point.Q, D) / live)[:, None]
     R = np.multiply(point.Q, D, out=D)
+    symmetric = R + R.T
     if problem.cosine:
-        H = (R @ Z + R.T @ Z + 2 * (point.Gamma @ V)) / T - point.y[:, None] * V
+        H = (symmetric @ Z + 2 * (point.Gamma @ V)) / T - point.y[:, None] * V
         return project(problem, Z, H)
-    degree = 0.5 * (R.sum(axis=1) + R.sum(axis=0))
-    H = degree[:, None] * Z - 0.5 * (R @ Z + R.T @ Z) + point.y[:, None] * V - point.Gamma @ V
+    degree = 0.5 * symmetric.sum(axis=1)
+    H = degree[:, None] * Z - 0.5 * (symmetric @ Z) + point.y[:, None] * V - point.Gamma @ V
     return np.asarray((-4 / T) * H, dtype=np.float64)
 
 

@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-4
 """Singular values below this share of the largest are dropped when the loss does not rise."""
 
 
-GEOMETRY = 1e-6
+GEOMETRY = 1e-8
 """Wanted gap as a share of the excess over the entropy bound."""
 
 
@@ -103,7 +103,7 @@ def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: 
     for rounds in range(1, MAX_ROUNDS + 1):
         steps = budget.steps
         point = compress(problem, trust_region(problem, Z, gradient_tolerance, budget))
-        dual = check(problem, point, 4 + m // 50)
+        dual = check(problem, point, 4 + m // 4)
         lower = max(lower, point.excess - dual.gap)
         gap = max(point.excess - lower, 0.0)
         history.append(gap)
@@ -116,6 +116,7 @@ def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: 
             gap <= GEOMETRY * point.excess
             or point.excess <= problem.rounding
             or budget.products > 1.5 * certified_at + 200
+            or (len(history) > 1 and history[-2] == gap)
         )
         if enough or stalled or _items_separate(dual) or budget.spent or gradient_tolerance == 0:
             break

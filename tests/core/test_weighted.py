@@ -91,9 +91,10 @@ def test_losses_of_the_reference_table(case):
         temperature=case["temperature"],
         self_pairs=case["self_pairs"],
         dimension=case["dimension"],
+        tolerance=1e-10,
     )
     assert_sound(g)
-    assert g.loss == pytest.approx(case["best_loss"], abs=2e-9)
+    assert g.loss == pytest.approx(case["best_loss"], abs=1e-9)
     assert g.entropy_bound == pytest.approx(case["entropy_bound"], abs=2e-10)
     assert g.entropy_gap == pytest.approx(case["gap"], abs=3e-9)
     if case["dimension"] is None:

@@ -56,7 +56,28 @@ def test_items_bound_is_the_rows_bound():
         Y = retract(rows, Z)
         a, b = check(rows, evaluate(rows, Y)), check(items, evaluate(items, Y[item]))
         assert a.eigenvalue == pytest.approx(b.eigenvalue, abs=1e-10)
-        assert a.gap == pytest.approx(b.gap, rel=0.2 if metric == "cosine" else 1e-8)
+        best = solve_convex(rows, 1e-11, Budget())
+        assert best.gap < 1e-10
+        assert check(items, evaluate(items, best.point.Z[item])).gap < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("metric", "self_pairs"), [("cosine", "included"), ("cosine", "excluded"), ("euclidean", "included")]
+)
+def test_the_gap_is_of_second_order(metric, self_pairs):
+    """A tenth of the distance to the optimum: the gap falls a hundredfold, and stays near the excess."""
+    A = np.random.default_rng(5).standard_normal((15, 15))
+    problem = build_problem(A + A.T, metric=metric, temperature=0.8, self_pairs=self_pairs)
+    best = solve_convex(problem, 1e-13, Budget()).point
+    move = np.random.default_rng(6).standard_normal(best.Z.shape)
+    gaps, excesses = [], []
+    for size in (1e-3, 1e-4, 1e-5):
+        point = evaluate(problem, retract(problem, best.Z + size * move))
+        gaps.append(check(problem, point).gap)
+        excesses.append(point.excess - best.excess)
+    assert gaps[1] < 0.05 * gaps[0]
+    assert gaps[2] < 0.05 * gaps[1]
+    assert excesses[1] <= gaps[1] < 300 * excesses[1]
 
 
 def test_mixing_all_the_way_leaves_no_entropy():
