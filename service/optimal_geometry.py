@@ -27,6 +27,8 @@ Proportion = Annotated[float, Field(gt=0, le=1)]
 
 SOURCES = ("class_counts", "class_proportions")
 WEIGHTS = ("weights", "log_weights")
+BY_CLASSES, BY_WEIGHTS = "by classes", "by weights"
+"""Names of the variants; none is a field, so that paths of errors are unambiguous."""
 
 
 class GeometryOptions(Strict):
@@ -64,15 +66,15 @@ class ClassGeometryRequest(GeometryOptions):
 def _source(value: Any) -> str:
     """Weights that are given decide; everything else is about class counts."""
     if isinstance(value, dict):
-        return "weights" if any(value.get(name) is not None for name in WEIGHTS) else "classes"
-    return "weights" if isinstance(value, WeightedGeometryRequest) else "classes"
+        return BY_WEIGHTS if any(value.get(name) is not None for name in WEIGHTS) else BY_CLASSES
+    return BY_WEIGHTS if isinstance(value, WeightedGeometryRequest) else BY_CLASSES
 
 
 class OptimalGeometryRequest(
     RootModel[
         Annotated[
-            Annotated[ClassGeometryRequest, Tag("classes")]
-            | Annotated[WeightedGeometryRequest, Tag("weights")],
+            Annotated[ClassGeometryRequest, Tag(BY_CLASSES)]
+            | Annotated[WeightedGeometryRequest, Tag(BY_WEIGHTS)],
             Discriminator(_source),
         ]
     ]

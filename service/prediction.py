@@ -13,7 +13,7 @@ from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE
 from anglewise.sampling import FloatArray, IntArray
 from service import optimal_geometry, weighted_geometry
 from service.geometry_answer import describe as describe_classes
-from service.optimal_geometry import ClassGeometryRequest, GeometryOptions
+from service.optimal_geometry import BY_CLASSES, BY_WEIGHTS, ClassGeometryRequest, GeometryOptions
 from service.schemas import Strict, Temperature
 from service.settings import Limits
 from service.weighted_geometry import WeightedGeometryRequest
@@ -42,11 +42,11 @@ class WeightedOptions(Strict):
 
 def _kind(value: Any) -> str:
     weighted = "weights" in value if isinstance(value, dict) else isinstance(value, WeightedOptions)
-    return "weights" if weighted else "classes"
+    return BY_WEIGHTS if weighted else BY_CLASSES
 
 
 PredictionField = Annotated[
-    Annotated[GeometryOptions, Tag("classes")] | Annotated[WeightedOptions, Tag("weights")],
+    Annotated[GeometryOptions, Tag(BY_CLASSES)] | Annotated[WeightedOptions, Tag(BY_WEIGHTS)],
     Discriminator(_kind),
 ]
 
