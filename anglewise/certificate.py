@@ -34,6 +34,8 @@ SMALL = 48
 
 EPS = float(np.finfo(np.float64).eps)
 SMALLEST_RISK = 1e-12
+TIGHT = 1e-9
+"""The third bound is skipped when the first two are within this relative gap."""
 
 
 def require_finite(M: FloatArray) -> None:
@@ -133,7 +135,7 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
     plain, least_dual = weighted_gap(groups, Z, inside, np.ones(len(groups)))
     w = dual_weights(y)
     gap = min(plain, weighted_gap(groups, Z, inside, np.sqrt(w))[0])
-    if relative(risk, value, gap) > tolerance:
+    if relative(risk, value, gap) > min(tolerance, TIGHT):
         gap = min(gap, weighted_gap(groups, Z, inside, w)[0])
     if not math.isfinite(gap):
         raise FloatingPointError("the certificate is not finite")

@@ -30,6 +30,8 @@ MAX_STALLED = 5
 MAX_BREAKDOWNS = 3
 SHORTENING = 0.4
 NEARLY = 0.1
+POLISHED = 1e-13
+POLISHED_GROUPS = 64
 START_ACCURACY = 1e-4
 BREAKDOWNS = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 LEAST_CURVATURE_RATIO = 0.01
@@ -90,6 +92,7 @@ def solve_dual(risk: Risk, *, tolerance: float, deadline: float) -> DualAnswer:
 def _simple_answer(risk: Risk, deadline: float) -> tuple[FloatArray, FloatArray] | None:
     """Gram matrix and dual vector of a pooled problem, if its dual has one column and no merged classes."""
     search = _Search(risk, COARSE_TOLERANCE, deadline)
+    search.polish = False
     answer = search.run()
     if search.Y is None or search.Y.shape[1] > 1 or search.partition.any_merged:
         return None
@@ -104,6 +107,7 @@ class _Search:
         self.tabu = np.zeros((G, G), dtype=np.bool_)
         self._restart()
         self.anchor: Iterate | None = None
+        self.polish = len(risk.groups) <= POLISHED_GROUPS
         self.stalled = self.breakdowns = 0
 
     def _restart(self) -> None:
@@ -144,7 +148,7 @@ class _Search:
             now = self._globalized(before, stair)
             self._match_curvature(before, now)
             columns = stair.Y.shape[1]
-            self.stalled = 0 if now.gap < 0.7 * best.gap else self.stalled + 1
+            self.stalled = 0 if now.gap < 0.7 * best.gap and self.tolerance > POLISHED else self.stalled + 1
             if now.gap < best.gap:
                 best = now
         return DualAnswer(best, rounds, columns)
@@ -157,11 +161,13 @@ class _Search:
             return None
 
     def _finished(self, best: Iterate) -> bool:
-        return (
-            relative(self.risk, best.at.risk, best.gap) <= self.tolerance
-            or self.stalled >= MAX_STALLED
-            or time.monotonic() > self.deadline
-        )
+        gap = relative(self.risk, best.at.risk, best.gap)
+        if gap <= self.tolerance and gap > POLISHED and self.polish:
+            # Cheap here, and A is only as accurate as the square root of the gap: one more round.
+            self.polish, self.stalled = False, MAX_STALLED - 1
+            self.tolerance = POLISHED
+            return False
+        return gap <= self.tolerance or self.stalled >= MAX_STALLED or time.monotonic() > self.deadline
 
     def _minimize(self, now: Iterate) -> Stair:
         if self.Y is None:
