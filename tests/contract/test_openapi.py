@@ -11,7 +11,14 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
-from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
+from schemathesis.config import (
+    CoveragePhaseConfig,
+    GenerationConfig,
+    PhasesConfig,
+    ProjectConfig,
+    ProjectsConfig,
+    SchemathesisConfig,
+)
 from starlette.testclient import TestClient
 
 from service.app import create_app
@@ -46,10 +53,29 @@ def client() -> Iterator[TestClient]:
         yield running
 
 
-GENERATION = GenerationConfig(deterministic=True, database="none")
-schema = schemathesis.openapi.from_dict(
-    create_app(Settings.model_construct()).openapi(),
-    config=SchemathesisConfig(projects=ProjectsConfig(default=ProjectConfig(generation=GENERATION))),
+def generated(*, at_boundaries: bool) -> Any:
+    """Requests made from the document; ``at_boundaries`` adds one for every bound and type in it."""
+    project = ProjectConfig(
+        generation=GenerationConfig(deterministic=True, database="none"),
+        phases=PhasesConfig(coverage=CoveragePhaseConfig(enabled=at_boundaries)),
+    )
+    return schemathesis.openapi.from_dict(
+        create_app(Settings.model_construct()).openapi(),
+        config=SchemathesisConfig(projects=ProjectsConfig(default=project)),
+    )
+
+
+PICTURES = "/diagnose"
+"""Draws a picture for each answer, which takes half a second."""
+
+quick = generated(at_boundaries=True).exclude(path=PICTURES)
+slow = generated(at_boundaries=False).include(path=PICTURES)
+few = settings(
+    max_examples=EXAMPLES,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 
@@ -140,26 +166,29 @@ def compare(answer: Any, documented: Any, where: str) -> None:
 
 
 class TestGenerated:
-    @schema.parametrize()
-    @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @quick.parametrize()
+    @few
     def test_every_response_is_documented(self, case: schemathesis.Case, client: TestClient) -> None:
-        call = case.as_transport_kwargs()
-        response = client.request(
-            call["method"],
-            case.formatted_path,
-            headers=dict(call["headers"]),
-            params=call.get("params"),
-            **body_of(call),
-        )
-        assert response.status_code != 500, response.text
-        case.validate_response(response, checks=KEPT)
+        check_response(case, client)
+
+    @slow.parametrize()
+    @few
+    def test_with_pictures(self, case: schemathesis.Case, client: TestClient) -> None:
+        check_response(case, client)
 
 
 def body_of(call: dict[str, Any]) -> dict[str, Any]:
     return {"json": call["json"]} if "json" in call else {"content": call.get("data")}
+
+
+def check_response(case: schemathesis.Case, client: TestClient) -> None:
+    call = case.as_transport_kwargs()
+    response = client.request(
+        call["method"],
+        case.formatted_path,
+        headers=dict(call["headers"]),
+        params=call.get("params"),
+        **body_of(call),
+    )
+    assert response.status_code != 500, response.text
+    case.validate_response(response, checks=KEPT)
