@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
+from scipy.special import entr
 
 from anglewise.sampling import FloatArray
 
@@ -51,7 +52,7 @@ def _gains(p: FloatArray, D: FloatArray, t: FloatArray) -> FloatArray:
     inside = u > -1
     loss = p[old] * np.where(inside, (1 + u) * np.log1p(np.where(inside, u, 0.0)), 0.0)
     new = t[:, None] * D[~old]
-    terms = np.concatenate([-t[:, None] * D[old] * np.log(p[old]), -loss, -new * np.log(new)], axis=1)
+    terms = np.concatenate([-t[:, None] * D[old] * np.log(p[old]), -loss, entr(new)], axis=1)
     return np.asarray(terms.sum(axis=1) - 8 * EPS * np.abs(terms).sum(axis=1))
 
 

@@ -113,10 +113,10 @@ class LogWeights:
     def probabilities(self, self_pairs: SelfPairs) -> FloatArray:
         """(n, n) p_ij; zero rows for skipped anchors."""
         logZ, _ = self._rows(self_pairs)
-        P = np.exp(self.values - np.where(np.isneginf(logZ), 0.0, logZ)[:, None])
+        log_p = self.values - np.where(np.isneginf(logZ), 0.0, logZ)[:, None]
         if self_pairs == "excluded":
-            np.fill_diagonal(P, 0.0)
-        return np.asarray(P)
+            np.fill_diagonal(log_p, -np.inf)
+        return np.asarray(np.exp(log_p, out=log_p))
 
     def entropies(self, self_pairs: SelfPairs) -> FloatArray:
         """(n,) H(p_i); 0 for skipped anchors."""

@@ -220,3 +220,46 @@ def test_larger_problems(n: int, metric: str, self_pairs: str) -> None:
     broken = realizability(W, **question)
     assert broken.verdict == "inconsistent"
     check_verdict(W, broken, **question)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    question=questions,
+    T=st.sampled_from([1e-3, 0.1, 1e4]),
+    n=st.integers(1, 6),
+    magnitude=st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 50.0, 1e4, 1e9]),
+    zeros=st.sampled_from([0.0, 0.1, 0.5]),
+    symmetric=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_input_breaks_it(
+    question: dict[str, Any],
+    T: float,
+    n: int,
+    magnitude: float,
+    zeros: float,
+    symmetric: bool,
+    seed: int,
+) -> None:
+    """Extreme weights give an answer without NaN, or say which argument is impossible."""
+    rng = np.random.default_rng(seed)
+    L = rng.uniform(-magnitude, magnitude, size=(n, n))
+    holes = rng.random((n, n)) < zeros
+    if symmetric:
+        L, holes = np.minimum(L, L.T), holes | holes.T
+        np.fill_diagonal(L, magnitude)
+    L[holes] = -np.inf
+    weights = LogWeights.from_log_weights(L)
+    if not weights.positive(question["self_pairs"]).any():
+        with pytest.raises(InvalidInput, match=r"skipped|no pair"):
+            realizability(weights, **question | {"temperature": T})
+        return
+    answer = realizability(weights, **question | {"temperature": T})
+    for name, value in vars(answer).items():
+        parts = vars(value).items() if hasattr(value, "__dataclass_fields__") else [(name, value)]
+        for part, number in parts:
+            if isinstance(number, (float, np.ndarray)):
+                assert np.isfinite(number).all(), (name, part)
+    assert answer.witness is None or answer.witness.statement
+    if answer.verdict == "inconsistent":
+        assert answer.witness is not None
