@@ -93,7 +93,7 @@ def require_unicode(strings: npt.NDArray[np.str_], field: Path) -> None:
     Raises:
         InvalidInput: naming the first bad string.
     """
-    codes = np.ascontiguousarray(strings).view(strings.dtype.newbyteorder("=").str[:1] + "u4")
+    codes = np.ascontiguousarray(strings).view(strings.dtype.str[0] + "u4")
     bad = (codes > MAX_CODE_POINT) | ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1]))
     if bad.any():
         width = strings.dtype.itemsize // 4
