@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag, model_validator
@@ -125,9 +124,13 @@ def check_classes(request: ClassGeometryRequest, limits: Limits) -> None:
 
 
 def _distinct(values: list[float]) -> int:
-    """How many groups the core will make of them, from above."""
-    ranked = sorted(values)
-    return 1 + sum(high - low > EQUAL_PROPORTIONS * high for low, high in pairwise(ranked))
+    """How many groups of equal proportions the core makes of them."""
+    ranked = sorted(values, reverse=True)
+    groups, largest = 1, ranked[0]
+    for value in ranked:
+        if largest - value > EQUAL_PROPORTIONS * largest:
+            groups, largest = groups + 1, value
+    return groups
 
 
 def run(request: OptimalGeometryRequest, limits: Limits) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -34,6 +35,7 @@ def main() -> None:
     header, _ = receive_frame(channel)
     limits = Limits.model_validate(header)
     _warm_up(limits)
+    gc.freeze()  # what is loaded by now stays: full collections would pause answers to look at it
     _bound_memory(limits.worker_memory_bytes)
     channel.sendall(pack({"ready": True}))
     with contextlib.suppress(EOFError, ConnectionError):

@@ -16,10 +16,12 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from service import optimal_geometry
 from service.app import create_app
 from service.cache import AnswerCache
 from service.computations import COMPUTATIONS
 from service.engine import ClientGone, Engine
+from service.optimal_geometry import OptimalGeometryRequest
 from service.pool import SolverPool
 from service.process import SolverProcess
 from service.settings import Limits, Settings
@@ -120,6 +122,34 @@ class TestHangUp:
             (job,) = pool._waiting
             job.settle(({"final": True}, b"{}"))
             assert (await patient).body == b"{}"
+
+        asyncio.run(scenario())
+
+
+class TestFinal:
+    """Answers cut short by the deadline are not kept."""
+
+    def test_is_said_of_what_is_certified_or_finished(self) -> None:
+        body = {"class_proportions": (proportions := [i / 20100 for i in range(1, 201)])}
+        assert sum(proportions) == pytest.approx(1)
+        request = OptimalGeometryRequest.model_validate(body)
+        assert optimal_geometry.run(request, Limits()).final
+        assert not optimal_geometry.run(request, Limits(deadline_seconds=1e-3)).final
+
+    @pytest.mark.parametrize("final", [True, False])
+    def test_decides_what_is_cached(self, final: bool) -> None:
+        async def scenario() -> None:
+            pool = SolverPool(Limits(), workers=1, max_waiting=1)
+            engine = Engine(Limits(), pool, AnswerCache(1000))
+            for expected in (1, 0 if final else 1):
+                asked = asyncio.create_task(
+                    engine.answer(COMPUTATIONS["collapse_threshold"], b'{"classes": 3}', waiting())
+                )
+                await asyncio.sleep(0)
+                assert len(pool._waiting) == expected
+                while pool._waiting:
+                    pool._waiting.popleft().settle(({"final": final}, b"{}"))
+                assert (await asked).body == b"{}"
 
         asyncio.run(scenario())
 
