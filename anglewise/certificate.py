@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 import scipy.linalg
+from numba import njit
 
 from anglewise.geometry import Certificate
 from anglewise.losses import InfoNCE
@@ -89,24 +90,55 @@ def make_feasible(groups: Groups, A: FloatArray) -> FloatArray:
     return A
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_dual(
+    H: FloatArray, A: FloatArray, n: FloatArray, Z: FloatArray, inside: FloatArray, y: FloatArray
+) -> None:
+    G = n.size
+    y[:] = 0.0
+    for g in range(G):
+        for h in range(g):
+            pair = 0.5 * (H[g, h] + H[h, g])
+            Z[g, h] = Z[h, g] = math.sqrt(n[g] * n[h]) * pair
+            y[g] += n[h] * pair * A[g, h]
+            y[h] += n[g] * pair * A[h, g]
+    for g in range(G):
+        y[g] += (n[g] - 1.0) * H[g, g] * A[g, g]
+        Z[g, g] = (n[g] - 1.0) * H[g, g] - y[g]
+        inside[g] = -H[g, g] - y[g] if n[g] > 1 else math.inf
+
+
 def dual_on_groups(groups: Groups, H: FloatArray, A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Z on groups (G, G), its eigenvalues inside groups (G,) (∞ for single classes), and y (G,)."""
-    n = groups.sizes.astype(np.float64)
-    Gs = 0.5 * (H + H.T)
-    inner = np.diag(Gs).copy()
-    y = (Gs * A) @ n - inner * np.diag(A)
-    root = np.sqrt(n)
-    Z = root[:, None] * Gs * root
-    np.fill_diagonal(Z, (n - 1.0) * inner - y)
-    return Z, np.where(n > 1, -inner - y, np.inf), y
+    G = len(groups)
+    Z, inside, y = np.empty((G, G)), np.empty(G), np.empty(G)
+    _fill_dual(H, A, groups.sizes.astype(np.float64), Z, inside, y)
+    return Z, inside, y
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_scaled(
+    Z: FloatArray, inside: FloatArray, w: FloatArray, n: FloatArray, scaled: FloatArray
+) -> tuple[float, float, float]:
+    """W^{-1/2} Z W^{-1/2}; returns its least eigenvalue inside groups, its absolute trace and Σ w."""
+    least, trace, total = math.inf, 0.0, 0.0
+    for g in range(w.size):
+        for h in range(w.size):
+            scaled[g, h] = Z[g, h] / math.sqrt(w[g]) / math.sqrt(w[h])
+        total += n[g] * w[g]
+        trace += abs(Z[g, g]) / w[g]
+        if n[g] > 1:
+            least = min(least, inside[g] / w[g])
+            trace += (n[g] - 1.0) * abs(inside[g]) / w[g]
+    return least, trace, total
 
 
 def weighted_gap(groups: Groups, Z: FloatArray, inside: FloatArray, w: FloatArray) -> tuple[float, float]:
     """The bound for weights w, and λ_min(W^{-1/2} Z W^{-1/2})."""
-    n, root = groups.sizes, np.sqrt(w)
-    smallest = min(smallest_eigenvalue(Z / root[:, None] / root), float((inside / w).min()))
-    trace = float(np.abs(np.diag(Z) / w).sum() + ((n - 1) * np.where(n > 1, np.abs(inside / w), 0.0)).sum())
-    return float(n @ w) * (max(0.0, -smallest) + 4.0 * EPS * trace), smallest
+    scaled = np.empty_like(Z)
+    least, trace, total = _fill_scaled(Z, inside, w, groups.sizes.astype(np.float64), scaled)
+    smallest = min(smallest_eigenvalue(scaled), least)
+    return total * (max(0.0, -smallest) + 4.0 * EPS * trace), smallest
 
 
 def dual_weights(y: FloatArray) -> FloatArray:

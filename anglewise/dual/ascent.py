@@ -55,11 +55,11 @@ def minimize_over_v(
         return v, state
     last = math.inf
     for _ in range(50):
-        residual = float(np.abs(state.gradient / s.weight).max())
+        residual = state.residual
         if residual < tolerance or (residual < 1e-10 and residual > 0.3 * last):
             break
         last = residual
-        H, scaling = s.v_hessian(state, v)
+        H, scaling = s.v_hessian(state)
         d = -scaling * lapack.dpotrs(factor(H), scaling * state.gradient)[0]
         d *= min(1.0, 3.0 / float(np.abs(d).max()))
         slope, step = float(d @ state.gradient), 1.0
@@ -67,7 +67,7 @@ def minimize_over_v(
             new = s.state(Y, v + step * d)
             if new.value <= state.value + 1e-4 * step * slope + state.noise:
                 break
-            if residual < 1e-3 and float(np.abs(new.gradient / s.weight).max()) < 0.5 * residual:
+            if residual < 1e-3 and new.residual < 0.5 * residual:
                 break
             step *= 0.5
             if step * float(np.abs(d).max()) < 1e-13:
@@ -102,7 +102,7 @@ def _direction(s: Surrogate, point: DualPoint, scale: FloatArray, gradient: Floa
         H += np.outer(along, along) / h - np.outer(e, e) * (h / float(e @ e) ** 2)
     H *= -1.0
     if s.bends:
-        Hv, scaling = s.v_hessian(state, point.v)
+        Hv, scaling = s.v_hessian(state)
         U = factor(Hv)
         K *= scaling[:, None]
         # (U⁻ᵀ K)ᵀ in place: the transpose of a C-ordered array is Fortran-ordered.

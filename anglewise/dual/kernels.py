@@ -183,14 +183,49 @@ def dual_state(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def row_weights(weight: FloatArray, v: FloatArray, omega: FloatArray) -> None:
+    """ω = w e^{-v}."""
+    for g in range(v.size):
+        omega[g] = weight[g] * math.exp(-v[g])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def row_terms(
+    weight: FloatArray,
+    excess: FloatArray,
+    v: FloatArray,
+    total: FloatArray,
+    bends: bool,
+    gradient: FloatArray,
+) -> tuple[float, float, float]:
+    """Φ = Σ_g w (v + c0 e^{-v} - 1) + Σ_g total, excess = c0 - 1; without v if not ``bends``.
+
+    Fills ∂Φ/∂v; returns Φ, the sum of the sizes of its terms and the largest |∂Φ/∂v_g| / w_g.
+    """
+    value = size = residual = 0.0
+    for g in range(v.size):
+        value += total[g]
+        size += total[g]
+        gradient[g] = 0.0
+        if bends:
+            shrink, constant = math.expm1(-v[g]), excess[g] * math.exp(-v[g])
+            value += weight[g] * (v[g] + shrink + constant)
+            size += weight[g] * (abs(v[g]) + abs(shrink) + abs(constant))
+            gradient[g] = -weight[g] * (shrink + constant) - total[g]
+            residual = max(residual, abs(gradient[g]) / weight[g])
+    return value, size, residual
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def v_hessian(
+    weight: FloatArray,
+    excess: FloatArray,
     omega: FloatArray,
     c: FloatArray,
     unit: IntArray,
     share: FloatArray,
-    diagonal: FloatArray,
-    floor: FloatArray,
-    shift: FloatArray,
+    total: FloatArray,
+    free_total: FloatArray,
     free: float,
     merged: bool,
     H: FloatArray,
@@ -198,8 +233,7 @@ def v_hessian(
 ) -> None:
     """Hessian in v of the dual function at its best scale, scaled to unit diagonal (``scaling``).
 
-    ``diagonal`` is w c0 e^{-v} + Σ_b ωcX, ``floor`` the least diagonal entry, ``shift`` the derivative
-    of the scale's gradient and ``free`` its curvature.
+    -2 ``free_total`` is the derivative of the scale's gradient and ``free`` the scale's curvature.
     """
     G = omega.size
     for tile in range(0, G, TILE):
@@ -207,14 +241,14 @@ def v_hessian(
             for g in range(tile, min(tile + TILE, G)):
                 for h in range(max(tile2, g), min(tile2 + TILE, G)):
                     x = omega[g] * c[g, unit[h]] * omega[h] * c[h, unit[g]] * share[unit[g], unit[h]]
-                    x = -x + (shift[g] * shift[h] / free if free > 0.0 else 0.0)
+                    x = -x + (4.0 * free_total[g] * free_total[h] / free if free > 0.0 else 0.0)
                     H[g, h] = H[h, g] = x
     for g in range(G):
         b = unit[g]
         x = 0.0
         for b2 in range(c.shape[1]):
             x += omega[g] * c[g, b2] * omega[g] * c[g, b2] * share[b, b2]
-        H[g, g] += diagonal[g] - x
+        H[g, g] += omega[g] * (1.0 + excess[g]) + total[g] - x
         if merged:
             for h in range(g):
                 if unit[h] == b:
@@ -224,7 +258,7 @@ def v_hessian(
                     H[g, h] -= x
                     H[h, g] -= x
     for g in range(G):
-        scaling[g] = 1.0 / math.sqrt(max(H[g, g], floor[g]))
+        scaling[g] = 1.0 / math.sqrt(max(H[g, g], 1e-14 * weight[g]))
     for g in range(G):
         for h in range(G):
             H[g, h] *= scaling[g] * scaling[h]

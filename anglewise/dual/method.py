@@ -31,6 +31,7 @@ MAX_BREAKDOWNS = 3
 SHORTENING = 0.4
 NEARLY = 0.1
 POLISHED = 1e-13
+NEARLY_ONE = 0.999
 POLISHED_GROUPS = 64
 START_ACCURACY = 1e-4
 BREAKDOWNS = (np.linalg.LinAlgError, ArithmeticError, ValueError)
@@ -99,6 +100,11 @@ def _simple_answer(risk: Risk, deadline: float) -> tuple[FloatArray, FloatArray]
     return answer.best.A, search.Y
 
 
+def _nearly_merged(A: FloatArray) -> bool:
+    """Whether two different groups are close to a common direction, or a group to one direction."""
+    return bool((A > NEARLY_ONE).sum() > (np.diag(A) == 1).sum())
+
+
 class _Search:
     def __init__(self, risk: Risk, tolerance: float, deadline: float) -> None:
         self.risk, self.tolerance, self.deadline = risk, tolerance, deadline
@@ -162,8 +168,8 @@ class _Search:
 
     def _finished(self, best: Iterate) -> bool:
         gap = relative(self.risk, best.at.risk, best.gap)
-        if gap <= self.tolerance and gap > POLISHED and self.polish:
-            # Cheap here, and A is only as accurate as the square root of the gap: one more round.
+        if self.polish and POLISHED < gap <= self.tolerance and _nearly_merged(best.A):
+            # Where classes merge, A is only as accurate as the square root of the gap: one more round.
             self.polish, self.stalled = False, MAX_STALLED - 1
             self.tolerance = POLISHED
             return False

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anglewise.dual.kernels import dual_state, v_hessian
+from anglewise.dual.kernels import dual_state, row_terms, row_weights, v_hessian
 from anglewise.dual.partition import Partition
 from anglewise.losses import Exponential, InfoNCE, Logistic
 from anglewise.risk import Risk, RiskEvaluation
@@ -40,7 +40,7 @@ class State:
         A, X, share: (B, B) the minimizing Gram matrix, e^{(A - R)/T}, and its share (0 where clipped).
         total, free_total: (G,) Σ_b ω c X over all and over unclipped pairs.
         value: Φ(Y, v) at the best scale of Y; ``noise`` its rounding error.
-        gradient: (G,) ∂Φ/∂v.
+        gradient: (G,) ∂Φ/∂v; ``residual`` the largest |∂Φ/∂v_g| / w_g.
         log_scale: t, the best scale of Z being e^t; ``trace`` that of Z at this scale.
         free: 4T ⟨N, Z⟩ over unclipped pairs, the curvature in the scale.
         clipped: pairs at the box.
@@ -56,6 +56,7 @@ class State:
     gradient: FloatArray
     value: float = 0.0
     noise: float = 0.0
+    residual: float = 0.0
     log_scale: float = 0.0
     trace: float = 0.0
     free: float = 0.0
@@ -115,23 +116,14 @@ class Surrogate:
         """The dual function at (Y, v)."""
         p = self.partition
         s = self._spare.pop() if self._spare else self._new_state()
-        decay = np.exp(-v)
-        np.multiply(self.weight, decay, out=s.omega)
+        row_weights(self.weight, v, s.omega)
         s.log_scale, s.trace, free, s.clipped = dual_state(
             Y, s.omega, self.c, p.unit, p.n, p.N, self.reference, self.T,
             s.S, s.A, s.X, s.share, s.total, s.free_total,
         )  # fmt: skip
         s.free = 4.0 * self.T * free
-        pairs = float(s.total.sum())
-        if self.bends:
-            shrink, constant = np.expm1(-v), self.excess * decay
-            s.value = float(self.weight @ (v + shrink + constant)) + pairs
-            size = float(self.weight @ (np.abs(v) + np.abs(shrink) + np.abs(constant)))
-            s.gradient = -self.weight * (shrink + constant) - s.total
-        else:
-            s.value, size = pairs, 0.0
-            s.gradient = np.zeros_like(v)
-        s.noise = 1e-15 * (size + pairs + s.trace)
+        s.value, size, s.residual = row_terms(self.weight, self.excess, v, s.total, self.bends, s.gradient)
+        s.noise = 1e-15 * (size + s.trace)
         if not math.isfinite(s.value):
             raise FloatingPointError("the dual function overflows")
         return s
@@ -146,13 +138,13 @@ class Surrogate:
         total, free_total, omega, gradient = np.empty((4, G))
         return State(S, A, X, share, total, free_total, omega, gradient)
 
-    def v_hessian(self, s: State, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def v_hessian(self, s: State) -> tuple[FloatArray, FloatArray]:
         """Hessian in v at the best scale, scaled to unit diagonal, and the scaling (G,)."""
-        H, scaling = np.empty((len(v), len(v))), np.empty(len(v))
-        diagonal = self.weight * (1.0 + self.excess) * np.exp(-v) + s.total
+        G = len(self.weight)
+        H, scaling = np.empty((G, G)), np.empty(G)
         p = self.partition
         v_hessian(
-            s.omega, self.c, p.unit, s.share, diagonal, 1e-14 * self.weight, -2.0 * s.free_total, s.free,
+            self.weight, self.excess, s.omega, self.c, p.unit, s.share, s.total, s.free_total, s.free,
             p.any_merged, H, scaling,
         )  # fmt: skip
         return H, scaling

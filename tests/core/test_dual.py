@@ -96,7 +96,7 @@ def test_v_hessian_is_the_slope_of_the_gradient(loss):
     s.set_partition(one_unit_per_group(GROUPS))
     Y, v = dual_start(s, A), np.full(len(GROUPS), 0.05)
     state = s.state(Y, v)
-    H, scaling = s.v_hessian(state, v)
+    H, scaling = s.v_hessian(state)
     H = H / scaling[:, None] / scaling
     for g in range(len(GROUPS)):
         e = np.eye(len(GROUPS))[g]
