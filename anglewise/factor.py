@@ -10,7 +10,6 @@ The answer is certified only where it meets that bound, or on a line, where all 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Iterator
@@ -20,18 +19,18 @@ import numpy as np
 import scipy.linalg
 
 from anglewise.blas import single_threaded_blas
-from anglewise.certificate import certify, make_feasible, relative
+from anglewise.certificate import relative
+from anglewise.convex_bound import ConvexBound, plain_risk
 from anglewise.errors import InvalidInput, NumericalFailure
-from anglewise.group_factor import factor_descent
-from anglewise.losses import Loss
-from anglewise.risk import Risk
-from anglewise.sampling import FloatArray, Sampling, group_classes
+from anglewise.losses import Logistic, Loss, Triplet
+from anglewise.sampling import FloatArray, Sampling
 from anglewise.signs import minimize_signs
 from anglewise.spheres import Objective, SphereMinimum, minimize_on_spheres
-from anglewise.tilted import TiltedRisk, single_class_groups
+from anglewise.tilted import TiltedRisk
 
 POLISHED_STARTS = 2
 EXPLORATION_STEPS = 300
+SMOOTHING_TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,10 @@ def minimize_factored(
         search = _on_a_line(proportions, sampling, loss, seed, deadline) if d == 1 else None
         bound = None
         if search is None or not search.exact:
-            bound = _ConvexBound(proportions, sampling, loss, start_gram, lower_bound, tolerance, deadline)
-            search = search or _search(_objective(risk, loss, bound), bound, d, starts, seed, deadline)
+            bound = ConvexBound(proportions, sampling, loss, start_gram, lower_bound, tolerance, deadline)
+            objective = _objective(proportions, sampling, loss)
+            smoothed = _smoothed(proportions, sampling, loss)
+            search = search or _search(objective, smoothed, bound, d, starts, seed, deadline)
         gram = _gram(search.means)
         value = risk.value(gram)
         if not math.isfinite(value):
@@ -139,12 +140,6 @@ def _gram(U: FloatArray) -> FloatArray:
     return np.asarray(A, dtype=np.float64)
 
 
-def plain_risk(proportions: FloatArray, sampling: Sampling, loss: Loss) -> Risk:
-    """The convex risk on all classes: the same loss without hardness."""
-    plain = dataclasses.replace(loss, hardness=0.0)
-    return Risk(single_class_groups(proportions), sampling, plain)
-
-
 @dataclass(frozen=True)
 class _Search:
     means: FloatArray
@@ -154,62 +149,36 @@ class _Search:
     evaluations: int
 
 
-class _ConvexBound:
-    """The convex program without hardness and without a limit on the dimension."""
-
-    def __init__(
-        self,
-        proportions: FloatArray,
-        sampling: Sampling,
-        loss: Loss,
-        gram: FloatArray | None,
-        lower_bound: float | None,
-        tolerance: float,
-        deadline: float | None,
-    ) -> None:
-        self.hard = loss.hardness > 0
-        self.risk = plain_risk(proportions, sampling, loss)
-        self.classes = self.risk.groups
-        self.tolerance = tolerance
-        if gram is None:
-            gram = self._descend(proportions, sampling, deadline)
-        self.gram = make_feasible(self.classes, gram)
-        # ψ increases in every t ≥ -2: a bound that needs no proof of optimality at all.
-        apart = self.risk.value(np.full(self.gram.shape, -1.0) + 2 * np.eye(len(self.gram)))
-        known = -math.inf if lower_bound is None else lower_bound
-        self.lowest = max(known, apart, self._certified_below(self.gram))
-
-    def _descend(self, proportions: FloatArray, sampling: Sampling, deadline: float | None) -> FloatArray:
-        """The convex optimum on groups of equal proportions, on every pair of classes."""
-        groups = group_classes(proportions)
-        G = len(groups)
-        A0 = np.full((G, G), -1 / max(groups.classes - 1, 1))
-        np.fill_diagonal(A0, np.where(groups.sizes > 1, np.diag(A0), 1.0))
-        half = None if deadline is None else (time.monotonic() + deadline) / 2
-        problem = Risk(groups, sampling, self.risk.loss)
-        A, _ = factor_descent(groups, problem.value_and_gradient, A0, deadline=half)
-        full = A[np.ix_(groups.index, groups.index)]
-        np.fill_diagonal(full, 1.0)
-        return full
-
-    def _certified_below(self, A: FloatArray) -> float:
-        value, H = self.risk.value_and_gradient(A)
-        return certify(self.risk, value, H, A, tolerance=self.tolerance).lower_bound
-
-    def at(self, gram: FloatArray) -> float:
-        """The best proven bound, the one from the answer itself included."""
-        feasible = make_feasible(self.classes, gram)
-        return max(self.lowest, self._certified_below(feasible))
-
-
-def _objective(risk: TiltedRisk, loss: Loss, bound: _ConvexBound) -> Objective:
-    evaluate = risk.value_and_gradient if loss.hardness > 0 else bound.risk.value_and_gradient
+def _objective(proportions: FloatArray, sampling: Sampling, loss: Loss) -> Objective:
+    hard = loss.hardness > 0
+    risk = TiltedRisk(proportions, sampling, loss) if hard else plain_risk(proportions, sampling, loss)
+    evaluate = risk.value_and_gradient
 
     def objective(U: FloatArray) -> tuple[float, FloatArray]:
         value, H = evaluate(_gram(U))
         return value, (H + H.T) @ U
 
     return objective
+
+
+def _smoothed(proportions: FloatArray, sampling: Sampling, loss: Loss) -> list[Objective]:
+    """The triplet loss with its kinks rounded off, less and less: T log(1 + e^{x/T}) up to the factor T."""
+    if not isinstance(loss, Triplet):
+        return []
+    return [
+        _objective(
+            proportions,
+            sampling,
+            Logistic(
+                negatives=loss.negatives,
+                reduction=loss.reduction,
+                hardness=loss.hardness,
+                margin=loss.margin,
+                temperature=T,
+            ),
+        )
+        for T in SMOOTHING_TEMPERATURES
+    ]
 
 
 def _on_a_line(
@@ -220,9 +189,26 @@ def _on_a_line(
     return _Search(found.signs[:, None], found.exact, 0.0, (Start(name, found.risk),), 0)
 
 
+def _explore(
+    objective: Objective, smoothed: list[Objective], U: FloatArray, deadline: float | None
+) -> SphereMinimum:
+    """A local minimum from U, or, if lower, from where the smoothed objectives lead."""
+
+    def descend(f: Objective, V: FloatArray) -> SphereMinimum:
+        return minimize_on_spheres(f, V, max_iterations=EXPLORATION_STEPS, newton_steps=0, deadline=deadline)
+
+    direct = descend(objective, U)
+    if not smoothed:
+        return direct
+    for rounded in smoothed:
+        U = descend(rounded, U).U
+    return min(direct, descend(objective, U), key=lambda minimum: minimum.value)
+
+
 def _search(
     objective: Objective,
-    bound: _ConvexBound,
+    smoothed: list[Objective],
+    bound: ConvexBound,
     d: int,
     starts: int | None,
     seed: int,
@@ -237,9 +223,7 @@ def _search(
             break
         # As much time is left for the best few as was spent to find them.
         share = None if deadline is None else now + (deadline - now) / 2 / (len(candidates) - position)
-        minimum = minimize_on_spheres(
-            objective, U, max_iterations=EXPLORATION_STEPS, newton_steps=0, deadline=share
-        )
+        minimum = _explore(objective, smoothed, U, share)
         if math.isfinite(minimum.value):
             found.append((name, minimum))
     if not found:
@@ -261,15 +245,16 @@ def _search(
     )
 
 
-def _starts(bound: _ConvexBound, d: int, starts: int | None, seed: int) -> Iterator[tuple[str, FloatArray]]:
+def _starts(bound: ConvexBound, d: int, starts: int | None, seed: int) -> Iterator[tuple[str, FloatArray]]:
     """The convex optimum projected to d dimensions; simplices shared by several classes; spread; random."""
     C = len(bound.gram)
     rng = np.random.default_rng(seed)
     eigenvalues, vectors = scipy.linalg.eigh(bound.gram)
     projected = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1][:, :d]
-    yield "projected convex optimum", projected + 1e-3 * rng.normal(size=(C, d)) / math.sqrt(d)
     if not bound.hard and d >= np.count_nonzero(eigenvalues > 1e-9 * eigenvalues[-1]):
+        yield "convex optimum", projected
         return  # the dimension does not bind: the program is convex and one start is enough
+    yield "projected convex optimum", projected + 1e-3 * rng.normal(size=(C, d)) / math.sqrt(d)
     rank = np.argsort(np.argsort(-bound.classes.proportions, kind="stable"))
     simplex = _simplex(min(C - 1, d))
     vertices = len(simplex)

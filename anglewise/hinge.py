@@ -73,7 +73,7 @@ def minimize_hinge(
     problem = _Hinge(Risk(groups, sampling, loss), loss, tolerance)
     with single_threaded_blas():
         if groups.classes == 1 or loss.margin <= groups.classes / (groups.classes - 1):
-            answer, method = problem.answer(_simplex(groups), evaluations=1), "simplex"
+            answer, method = problem.answer(simplex(groups), evaluations=1), "simplex"
         elif isinstance(loss, SquaredHinge):
             answer, method = _squared_hinge(problem, deadline), "factor"
         else:
@@ -97,7 +97,7 @@ class _Answer:
     evaluations: int
 
 
-def _simplex(groups: Groups) -> FloatArray:
+def simplex(groups: Groups) -> FloatArray:
     """(G, G) group Gram matrix of the simplex ETF."""
     A = np.full((len(groups), len(groups)), -1 / max(groups.classes - 1, 1))
     A[np.diag_indices(len(groups))] = np.where(groups.sizes > 1, np.diag(A), 1.0)
@@ -181,7 +181,7 @@ def _descend(
     """Descent on the factor in rounds, each judged by its certificate."""
     groups = problem.groups
     # The noise of the start lets every direction take part.
-    U = factor_of(groups, _simplex(groups), min(len(groups), MAX_RANK))
+    U = factor_of(groups, simplex(groups), min(len(groups), MAX_RANK))
     best, evaluations = None, 0
     for _ in range(MAX_ROUNDS):
         minimum = minimize_on_spheres(
@@ -206,7 +206,7 @@ def _descend(
 def _triplet(problem: _Hinge, deadline: float | None) -> tuple[_Answer, str]:
     """The linear program on the factor when no term can vanish; otherwise, or if that stalls, splitting."""
     if problem.loss.margin < 2:
-        return _split(problem, _simplex(problem.groups), None, deadline), "splitting"
+        return _split(problem, simplex(problem.groups), None, deadline), "splitting"
     half = None if deadline is None else (time.monotonic() + deadline) / 2
     answer = _descend(problem, _linear(problem), half, lambda A: problem.dual_bound(A, np.ones_like(A)))
     if answer.certificate.certified:
