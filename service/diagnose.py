@@ -282,5 +282,11 @@ router = computation_router(
             "prediction": {"weights": {"name": "supcon"}, "temperature": 0.5},
         },
     },
-    other=OtherBody(MEDIA_TYPE, FILE_COMPUTATION, receive, schema=FORM_SCHEMA),
+    other=OtherBody(
+        MEDIA_TYPE,
+        FILE_COMPUTATION,
+        receive,
+        schema=FORM_SCHEMA,
+        problems=("upload_timeout", "storage_full"),
+    ),
 )

@@ -53,6 +53,7 @@ class OtherBody:
             answer is there.
         schema: OpenAPI of the body.
         parameters: OpenAPI of the query string.
+        problems: codes of problems that only such a body can have.
     """
 
     media_type: str
@@ -60,6 +61,7 @@ class OtherBody:
     receive: Callable[[Request], AbstractAsyncContextManager[bytes]]
     schema: Mapping[str, Any]
     parameters: tuple[Mapping[str, Any], ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def computation_router(
@@ -109,7 +111,7 @@ def computation_router(
         response_model=None,
         responses={
             200: _answer_document(computation),
-            **problem_responses(*COMPUTATION_PROBLEMS),
+            **problem_responses(*COMPUTATION_PROBLEMS, *(other.problems if other else ())),
         },
         openapi_extra=_request_document(computation, examples, other),
     )

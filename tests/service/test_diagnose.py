@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -21,6 +23,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from anglewise import InfoNCE, optimal_geometry
+from service import upload as upload_module
 from service.diagnose import DiagnoseAnswer
 from service.problems import Problem, handle_exception
 from service.settings import Settings
@@ -414,6 +417,22 @@ class TestReceiving:
 
         response = receiver.post("/", content=chunks(), headers=FORM)
         assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
+
+    def test_full_disk(self, receiver: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        def write(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(upload_module._FormParser, "write", write)
+        response = receiver.post("/", files={"file": ("x", b"x")})
+        assert (response.status_code, response.json()["code"]) == (507, "storage_full")
+
+    def test_slow_client(self, receiver: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        def write(*_: object) -> None:
+            time.sleep(1.5)  # longer than the fixture allows
+
+        monkeypatch.setattr(upload_module._FormParser, "write", write)
+        response = receiver.post("/", files={"file": ("x", b"x")})
+        assert (response.status_code, response.json()["code"]) == (408, "upload_timeout")
 
     def test_number_at_a_time(self, receiver: TestClient) -> None:
         response = receiver.post("/?nested", files={"file": ("x", b"x")})
