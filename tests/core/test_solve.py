@@ -67,7 +67,7 @@ def test_random_problems_are_certified():
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 @pytest.mark.parametrize("sampling", ["supervised", "unsupervised"])
 def test_real_counts_are_certified(name, temperature, sampling):
-    groups = groups_of(COUNTS.get(name) or COUNTS["cifar100_lt"])
+    groups = groups_of(COUNTS[name])
     solution = minimize_risk(groups, sampling, InfoNCE(negatives=256, temperature=temperature))
     assert_sound(groups, solution)
     assert solution.certificate.relative_gap <= 1e-9
@@ -75,7 +75,7 @@ def test_real_counts_are_certified(name, temperature, sampling):
 
 @pytest.mark.parametrize("case", REAL_RISKS, ids=lambda case: f"{case['counts']}-{case['temperature']}")
 def test_reference_risks_of_real_counts(case):
-    groups = groups_of(COUNTS.get(case["counts"]) or COUNTS["cifar100_lt"])
+    groups = groups_of(COUNTS[case["counts"]])
     loss = InfoNCE(
         negatives=case["negatives"],
         temperature=case["temperature"],
