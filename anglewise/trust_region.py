@@ -20,17 +20,22 @@ ROUNDING = 2e-13
 
 @dataclass
 class Budget:
-    """Work done so far, and when to stop."""
+    """Work done so far, and when to stop.
+
+    ``optional_after`` limits products while only refining an answer that already is good enough.
+    """
 
     deadline: float = np.inf
     max_products: int = 200_000
+    optional_after: float = np.inf
     products: int = 0
     steps: int = 0
     started: float = field(default_factory=time.monotonic)
 
     @property
     def spent(self) -> bool:
-        return self.products >= self.max_products or time.monotonic() >= self.deadline
+        limit = min(self.max_products, self.optional_after)
+        return self.products >= limit or time.monotonic() >= self.deadline
 
     @property
     def out_of_time(self) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import eigh, eigvalsh
 
+from anglewise.blas import single_threaded_blas
 from anglewise.bradley_terry import bradley_terry, nearest_embedding
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.geometry import Certificate, SolverReport
@@ -24,7 +27,9 @@ from anglewise.weighted_certificate import certificate, check, relative
 from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss, evaluate
 from anglewise.weighted_problem import (
     build_problem,
-    reduce_twins,
+    check_options,
+    checked_log_weights,
+    join_twins,
     restrict,
     twin_groups,
     weight_components,
@@ -34,6 +39,10 @@ from anglewise.weights import LogWeights
 
 MAX_EXPANDED_ITEMS = 3000
 """Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
+FEW_ROWS = 300
+"""Up to this many rows several BLAS threads cost more than they bring."""
+MAX_CHECKED = 500
+"""Rows up to which the least eigenvalue of the Gram matrix is computed from its entries."""
 APART = 80.0
 """Disconnected parts are placed at squared distances of at least this times T: e^-80 is below rounding."""
 
@@ -145,35 +154,33 @@ def best_geometry(
     start = time.monotonic()
     budget = Budget(deadline=math.inf if time_limit is None else start + time_limit)
     request = _Request(dimension, tolerance, budget, seed)
-    values = log_weights.values if isinstance(log_weights, LogWeights) else log_weights
-    problem = build_problem(values, counts, metric=metric, temperature=temperature, self_pairs=self_pairs)
-    found, rows = _solve(problem, request)
+    check_options(metric, temperature, self_pairs)
+    L = checked_log_weights(log_weights.values if isinstance(log_weights, LogWeights) else log_weights)
+
+    def build(L: FloatArray, counts: IntArray | None) -> WeightedLoss:
+        return build_problem(L, counts, metric=metric, temperature=temperature, self_pairs=self_pairs)
+
+    pairs_alone = metric == "euclidean" and self_pairs == "excluded"
+    group = twin_groups(L, self_pairs) if counts is None and not pairs_alone else None
+    problem = build(L, counts) if group is None else build(*join_twins(L, group))
+    with single_threaded_blas() if problem.rows <= FEW_ROWS else nullcontext():
+        found = _solve_pairs(problem, request) if pairs_alone else _solve_rows(problem, request)
+    if group is not None and _twins_separate(problem, found, request) and not budget.spent:
+        group, problem = None, build(L, None)
+        found = _solve_rows(problem, request)
     seconds = time.monotonic() - start
-    report = SolverReport(method=found.method, iterations=budget.products, groups=rows, seconds=seconds)
-    return _geometry(problem, found, request, report)
+    report = SolverReport(
+        method=found.method, iterations=budget.products, groups=problem.rows, seconds=seconds
+    )
+    return _geometry(problem, found, group, request, report)
 
 
-def _solve(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]:
-    """The answer on the rows of ``problem``, and how many rows were solved for."""
-    if problem.excluded and not problem.cosine:
-        return _solve_pairs(problem, request)
-    group = twin_groups(problem) if (problem.counts == 1).all() else None
-    if group is None:
-        return _solve_rows(problem, request), problem.rows
-    reduced = reduce_twins(problem, group)
-    found = _solve_rows(reduced, request)
-    spread = _twins_spread(reduced, found, request)
-    if spread and not request.budget.spent:
-        return _solve_rows(problem, request), problem.rows
-    return replace(found, Z=found.Z[group]), reduced.rows
-
-
-def _twins_spread(reduced: WeightedLoss, found: _Found, request: _Request) -> bool:
+def _twins_separate(problem: WeightedLoss, found: _Found, request: _Request) -> bool:
     """Whether equal items would rather not be at one point: the dual matrix is negative inside a row."""
-    loss = reduced.entropy_bound + found.excess
+    loss = problem.entropy_bound + found.excess
     if relative(found.excess - found.lower_bound, loss) <= request.tolerance:
         return False
-    return check(reduced, evaluate(reduced, found.Z), 1).inside < 0
+    return check(problem, evaluate(problem, found.Z), 1).inside < 0
 
 
 def _solve_rows(problem: WeightedLoss, request: _Request) -> _Found:
@@ -237,7 +244,7 @@ def _fewer_dimensions(problem: WeightedLoss, found: _Found, request: _Request) -
     )
 
 
-def _solve_pairs(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]:
+def _solve_pairs(problem: WeightedLoss, request: _Request) -> _Found:
     """Euclidean, self pairs excluded: Bradley-Terry on single items."""
     total = int(problem.counts.sum())
     if total > problem.rows:
@@ -259,8 +266,8 @@ def _solve_pairs(problem: WeightedLoss, request: _Request) -> tuple[_Found, int]
     found = _Found(point.Z, point.excess, lower, 0.0, "Bradley-Terry Newton", False, fit.attained, warnings)
     request.budget.products += fit.iterations
     if request.dimension is not None and request.dimension < point.Z.shape[1]:
-        return _fewer_dimensions(problem, found, request), problem.rows
-    return found, problem.rows
+        return _fewer_dimensions(problem, found, request)
+    return found
 
 
 def _place_apart(problem: WeightedLoss, parts: list[IntArray], found: list[_Found]) -> _Found:
@@ -315,33 +322,47 @@ def _unique(problem: WeightedLoss, Z: FloatArray) -> bool:
     return lower_blocked and upper_blocked
 
 
+def _least_gram_eigenvalue(G: FloatArray, singular_values: npt.NDArray[np.floating]) -> float:
+    """Of the matrix returned; above `MAX_CHECKED` rows, of Z Zᵀ from the singular values of Z."""
+    if len(G) <= MAX_CHECKED:
+        return float(eigvalsh(G, subset_by_index=[0, 0])[0])
+    return float(singular_values[-1] ** 2) if len(singular_values) == len(G) else 0.0
+
+
 def _geometry(
-    problem: WeightedLoss, found: _Found, request: _Request, report: SolverReport
+    problem: WeightedLoss,
+    found: _Found,
+    group: IntArray | None,
+    request: _Request,
+    report: SolverReport,
 ) -> WeightedGeometry:
-    Z = found.Z if problem.cosine else found.Z - found.Z.mean(axis=0)
+    """The public answer; ``group`` gives the row of each item where equal items were joined."""
+    each = np.arange(problem.rows) if group is None else group
+    Z = found.Z if problem.cosine else found.Z - found.Z[each].mean(axis=0)
     G = Z @ Z.T
     distances = None
     if problem.cosine:
         np.fill_diagonal(G, 1.0)
         np.clip(G, -1.0, 1.0, out=G)
     else:
-        distances = np.maximum(-problem.temperature * problem.similarity(Z), 0.0)
-        np.fill_diagonal(distances, 0.0)
+        distances = (-problem.temperature * problem.similarity(Z))[each][:, each] + 0.0
     s = np.linalg.svd(Z, compute_uv=False)
     rank = int((s > 1e-7 * s[0]).sum()) if s[0] > 0 else 0
+    least = _least_gram_eigenvalue(G, s)
+    if len(each) > problem.rows:
+        least = min(least, 0.0)
+    Z, G = Z[each], G[each][:, each]
     if request.dimension is not None and Z.shape[1] < request.dimension:
         Z = np.pad(Z, ((0, 0), (0, request.dimension - Z.shape[1])))
     gap = max(found.excess - found.lower_bound, 0.0)
     loss = problem.entropy_bound + found.excess
-    proof = certificate(
-        loss, gap, request.tolerance, found.dual, float(eigvalsh(G, subset_by_index=[0, 0])[0])
-    )
+    proof = certificate(loss, gap, request.tolerance, found.dual, least)
     used = int(problem.counts[problem.anchors > 0].sum())
     total = int(problem.counts.sum())
     warnings = list(found.warnings)
     if used < total:
         warnings.append(f"{total - used} of {total} anchors have no positive and are left out of the mean.")
-    if request.budget.out_of_time:
+    if request.budget.out_of_time and not proof.certified:
         warnings.append("The time limit was reached before the certificate closed.")
     elif not proof.certified and request.dimension is None:
         warnings.append(f"The proven relative gap is {proof.relative_gap:.2g}, above the tolerance.")

@@ -51,6 +51,16 @@ def checked_counts(counts: IntArray | None, rows: int) -> FloatArray:
     return values
 
 
+def check_options(metric: Metric, temperature: float, self_pairs: SelfPairs) -> None:
+    """Raise InvalidInput, naming the option, for one outside its domain."""
+    if metric not in ("cosine", "euclidean"):
+        raise InvalidInput(("metric",), "must be 'cosine' or 'euclidean'")
+    if self_pairs not in ("included", "excluded"):
+        raise InvalidInput(("self_pairs",), "must be 'included' or 'excluded'")
+    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
+        raise InvalidInput(("temperature",), f"must be in [{MIN_TEMPERATURE:g}, {MAX_TEMPERATURE:g}]")
+
+
 def build_problem(
     log_weights: FloatArray,
     counts: IntArray | None = None,
@@ -66,12 +76,7 @@ def build_problem(
     Raises:
         InvalidInput: bad weights, counts, metric, temperature; or no anchor with a positive.
     """
-    if metric not in ("cosine", "euclidean"):
-        raise InvalidInput(("metric",), "must be 'cosine' or 'euclidean'")
-    if self_pairs not in ("included", "excluded"):
-        raise InvalidInput(("self_pairs",), "must be 'included' or 'excluded'")
-    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
-        raise InvalidInput(("temperature",), f"must be in [{MIN_TEMPERATURE:g}, {MAX_TEMPERATURE:g}]")
+    check_options(metric, temperature, self_pairs)
     L = checked_log_weights(log_weights)
     n = checked_counts(counts, len(L))
     N = np.tile(n, (len(L), 1))
@@ -110,44 +115,37 @@ def normalized_log_weights(L: FloatArray, *, excluded: bool) -> FloatArray:
     return L - np.where(np.isfinite(top), top, 0.0)
 
 
-def twin_groups(problem: WeightedLoss) -> IntArray | None:
-    """(m,) group of each item, items with equal weights from and to all others; None if all differ.
+def twin_groups(log_weights: FloatArray, self_pairs: SelfPairs) -> IntArray | None:
+    """(n,) group of each item, items with equal weights from and to all others; None if all differ.
 
-    Only for items (counts all 1). With self pairs excluded the diagonal counts as the largest weight of
-    its row: twins are then each other's nearest.
+    With self pairs excluded the diagonal counts as the largest weight of its row: twins are then each
+    other's nearest.
     """
-    L = normalized_log_weights(problem.log_weights, excluded=problem.excluded)
-    if problem.excluded:
+    L = normalized_log_weights(log_weights, excluded=self_pairs == "excluded")
+    if self_pairs == "excluded":
         np.fill_diagonal(L, 0.0)
-    finite = np.isfinite(L)
-    scale = max(1.0, float(np.abs(L[finite]).max(initial=0.0)))
-    L[~finite] = -2 * scale
+    scale = max(1.0, -float(L.min(where=np.isfinite(L), initial=0.0)))
+    np.maximum(L, -2 * scale, out=L)
     probe = np.random.default_rng(0).uniform(1.0, 2.0, len(L)) / (scale * len(L))
     key = np.round(np.column_stack([L @ probe, L.T @ probe]) * 1e10)
     _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     if len(first) == len(L):
         return None
-    expected = L[np.ix_(first, first)][np.ix_(group, group)]
-    return group.astype(np.int64) if np.abs(L - expected).max() <= TWIN_TOLERANCE * scale else None
+    L -= L[np.ix_(first, first)][np.ix_(group, group)]
+    return group.astype(np.int64) if np.abs(L).max() <= TWIN_TOLERANCE * scale else None
 
 
-def reduce_twins(problem: WeightedLoss, group: IntArray) -> WeightedLoss:
-    """The same loss with one row for each group of twins."""
+def join_twins(log_weights: FloatArray, group: IntArray) -> tuple[FloatArray, IntArray]:
+    """Log-weights (m, m) with one row for each group of twins, and the counts (m,)."""
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     first = order[starts]
-    L = problem.log_weights[np.ix_(first, first)]
+    L = log_weights[np.ix_(first, first)]
     for g in np.flatnonzero(sizes > 1):
-        L[g, g] = problem.log_weights[first[g], order[starts[g] + 1]]
-    return build_problem(
-        L,
-        sizes,
-        metric=problem.metric,
-        temperature=problem.temperature,
-        self_pairs=problem.self_pairs,
-    )
+        L[g, g] = log_weights[first[g], order[starts[g] + 1]]
+    return L, sizes
 
 
 def restrict(problem: WeightedLoss, rows: IntArray) -> WeightedLoss:

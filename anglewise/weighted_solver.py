@@ -23,6 +23,8 @@ NEGLIGIBLE = 1e-4
 """Singular values below this share of the largest are dropped when the loss does not rise."""
 
 
+LEADING = 0.3
+"""Eigenvalues below this share of the second largest are left to the rounds that follow."""
 GEOMETRY = 1e-8
 """Wanted gap as a share of the excess over the entropy bound."""
 
@@ -48,12 +50,15 @@ class FactorSolution:
 def spectral_start(
     problem: WeightedLoss, rank: int, rng: np.random.Generator, noise: float = 1e-9
 ) -> FloatArray:
-    """(m, r) factor of the nearest positive semidefinite matrix to `bound_gram`, r its numerical rank
-    but at most ``rank``; jittered, since a symmetric start may be a saddle."""
+    """(m, r) factor of `bound_gram` on its leading eigenvectors, at most ``rank``.
+
+    The largest eigenvalue may stand for the common direction alone, so the second one is the measure.
+    Jittered, since a symmetric start may be a saddle.
+    """
     K = bound_gram(problem)
     m = len(K)
     values, vectors = eigh(K, subset_by_index=[max(0, m - rank), m - 1])
-    keep = values > 1e-3 * max(values[-1], 0.0)
+    keep = values > max(LEADING * values[-2:][0], 1e-3 * LEADING * values[-1], 0.0)
     keep[-1] = True
     Z = vectors[:, keep] * np.sqrt(np.maximum(values[keep], 0.0))
     size = float(np.sqrt(np.mean(Z**2))) or 1.0
@@ -99,9 +104,8 @@ def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: 
     best: FactorSolution | None = None
     lower = 0.0
     history: list[float] = []
-    certified_at: int | None = None
+    certified = False
     for rounds in range(1, MAX_ROUNDS + 1):
-        steps = budget.steps
         point = compress(problem, trust_region(problem, Z, gradient_tolerance, budget))
         dual = check(problem, point, 4 + m // 4)
         lower = max(lower, point.excess - dual.gap)
@@ -109,19 +113,18 @@ def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: 
         history.append(gap)
         if best is None or gap <= best.gap:
             best = FactorSolution(point, gap, dual.eigenvalue, rounds)
-        if certified_at is None and relative(gap, problem.entropy_bound + point.excess) <= tolerance:
-            certified_at = budget.products
+        if not certified and relative(gap, problem.entropy_bound + point.excess) <= tolerance:
+            certified = True
+            budget.optional_after = 1.5 * budget.products + 200
+        settled = gap <= GEOMETRY * point.excess or point.excess <= problem.rounding
         stalled = rounds > 20 and min(history[-20:]) > 0.5 * min(history[:-20])
-        enough = certified_at is not None and (
-            gap <= GEOMETRY * point.excess
-            or point.excess <= problem.rounding
-            or budget.products > 1.5 * certified_at + 200
-            or (len(history) > 1 and history[-2] == gap)
-        )
-        if enough or stalled or _items_separate(dual) or budget.spent or gradient_tolerance == 0:
+        if (certified and settled) or stalled or budget.spent or gradient_tolerance == 0:
             break
-        Z, gradient_tolerance = _next_round(problem, point, dual, gradient_tolerance, budget.steps - steps)
+        if _items_separate(dual):
+            break
+        Z, gradient_tolerance = _next_round(problem, point, dual, gradient_tolerance)
     assert best is not None
+    budget.optional_after = np.inf
     return FactorSolution(best.point, max(best.point.excess - lower, 0.0), best.dual_eigenvalue, rounds)
 
 
@@ -131,13 +134,13 @@ def _items_separate(dual: DualCheck) -> bool:
 
 
 def _next_round(
-    problem: WeightedLoss, point: Point, dual: DualCheck, gradient_tolerance: float, steps: int
+    problem: WeightedLoss, point: Point, dual: DualCheck, gradient_tolerance: float
 ) -> tuple[FloatArray, float]:
     """Open new dimensions where the dual matrix is negative, else ask for a smaller gradient."""
     norm = float(np.linalg.norm(point.gradient))
     negative = dual.directions[:, dual.eigenvalues < min(0.05 * dual.eigenvalues[0], 0.0)]
     wants_dimension = negative.shape[1] > 0 and -dual.eigenvalues[0] * np.sqrt(problem.rows) > norm
     if wants_dimension and point.Z.shape[1] < problem.rows:
-        tighter = 0.1 * min(gradient_tolerance, norm) if steps <= 1 else gradient_tolerance
-        return escape(problem, point, negative), tighter
+        Z = escape(problem, point, negative)
+        return Z, min(gradient_tolerance, 0.1 * float(np.linalg.norm(evaluate(problem, Z).gradient)))
     return point.Z, min(gradient_tolerance, norm) * 1e-2
