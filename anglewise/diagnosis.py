@@ -14,12 +14,12 @@ from anglewise.class_moments import ClassMoments, class_moments, labeled_embeddi
 from anglewise.errors import TooLarge
 from anglewise.metrics import (
     Metrics,
-    Weighting,
     checked_gram,
     gram_factor,
     mean_directions,
     measure_classes,
 )
+from anglewise.pair_metrics import Weighting
 from anglewise.sampling import FloatArray
 
 MAX_CLASSES = 5_000

@@ -7,13 +7,12 @@ Nothing of size n × n is kept; metrics that need all pairs of items are refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigvalsh
-from scipy.special import logsumexp
 
 from anglewise.class_moments import (
     ClassMoments,
@@ -23,28 +22,23 @@ from anglewise.class_moments import (
     unit_rows,
 )
 from anglewise.errors import InvalidInput
+from anglewise.pair_metrics import Unavailable, Weighting, entropic_gap, row_blocks, uniformity
 from anglewise.procrustes import nuclear_norm, r2_from_norms, similarity_from_norms
 from anglewise.sampling import FloatArray
-from anglewise.weighted_loss import Metric, SelfPairs, row_dot
+from anglewise.weighted_loss import row_dot
 
-MAX_PAIRED_ITEMS = 10_000
-"""Metrics over all pairs of items are computed up to this many items."""
+__all__ = [
+    "Metrics",
+    "Unavailable",
+    "Weighting",
+    "checked_gram",
+    "gram_factor",
+    "mean_directions",
+    "measure",
+    "measure_classes",
+]
+
 EPS = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True, eq=False)
-class Weighting:
-    """The loss that the entropic gap is measured for.
-
-    Attributes:
-        log_weights: (n, n) between items, or (C, C) between classes in order of the sorted labels.
-        temperature: T.
-    """
-
-    log_weights: FloatArray
-    temperature: float = 0.1
-    metric: Metric = "cosine"
-    self_pairs: SelfPairs = "included"
 
 
 @dataclass(frozen=True)
@@ -89,10 +83,6 @@ class Metrics:
     def values(self) -> dict[str, float | None]:
         """The metrics by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "reasons"}
-
-
-class Unavailable(Exception):
-    """A metric has no value for these embeddings; the message says why."""
 
 
 def measure(
@@ -248,7 +238,7 @@ def gram_distances(moments: ClassMoments, predicted: FloatArray | None) -> tuple
     if not U.any(axis=1).all():
         raise Unavailable("a class mean is zero and has no direction")
     largest, total = 0.0, 0.0
-    for rows in _row_blocks(len(U), len(U)):
+    for rows in row_blocks(len(U), len(U)):
         difference = U[rows] @ U.T - predicted[rows]
         largest = max(largest, float(np.abs(difference).max()))
         total += float((difference**2).sum())
@@ -263,7 +253,7 @@ def largest_cosine(moments: ClassMoments) -> float:
     if len(U) < 2:
         raise Unavailable("fewer than two class means are nonzero")
     largest = -1.0
-    for rows in _row_blocks(len(U), len(U)):
+    for rows in row_blocks(len(U), len(U)):
         cosines = U[rows] @ U.T
         cosines[np.arange(len(cosines)), np.arange(rows.start, rows.stop)] = -1.0
         largest = max(largest, float(cosines.max()))
@@ -289,73 +279,6 @@ def alignment(moments: ClassMoments) -> float:
     if not pairs.any():
         raise Unavailable("no class has two items")
     return float((2 * n**2 * moments.within_variance).sum() / pairs.sum())
-
-
-def _row_blocks(rows: int, width: int) -> Iterator[slice]:
-    step = max(1, 4_000_000 // max(1, width))
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
-
-
-def _needs_few_items(data: LabeledEmbeddings) -> None:
-    if data.items > MAX_PAIRED_ITEMS:
-        raise Unavailable(f"it needs all pairs of items: refused above {MAX_PAIRED_ITEMS} items")
-
-
-def uniformity(data: LabeledEmbeddings) -> float:
-    """log mean_{i<j} e^{-2‖z_i - z_j‖²}."""
-    _needs_few_items(data)
-    if data.items < 2:
-        raise Unavailable("there is only one item")
-    X = data.rows(slice(0, data.items))
-    squares = np.einsum("ij,ij->i", X, X)
-    tops, n = [], data.items
-    for rows in _row_blocks(n, n):
-        D = np.maximum(squares[rows, None] + squares - 2 * (X[rows] @ X.T), 0.0)
-        D[np.arange(len(D)), np.arange(rows.start, rows.stop)] = np.inf
-        tops.append(float(logsumexp(-2 * D)))
-    return float(logsumexp(tops) - np.log(n * (n - 1)))
-
-
-def entropic_gap(data: LabeledEmbeddings, weighting: Weighting | None) -> float:
-    """(1/n) Σ_i KL(p_i‖q_i) over the items with a positive."""
-    if weighting is None:
-        raise Unavailable("no weights were given")
-    L, n = np.asarray(weighting.log_weights, dtype=np.float64), data.items
-    by_class = L.shape == (data.classes, data.classes) and data.classes != n
-    if not by_class and L.shape != (n, n):
-        raise InvalidInput(("weighting", "log_weights"), "must have one row for each item or each class")
-    if np.isnan(L).any() or np.isposinf(L).any():
-        raise InvalidInput(("weighting", "log_weights"), "must be finite or -infinity")
-    _needs_few_items(data)
-    X = data.embeddings.astype(np.float64)
-    X = unit_rows(X) if weighting.metric == "cosine" else X - X.mean(axis=0)
-    index = data.index if by_class else np.arange(n)
-    gap, used = 0.0, 0
-    for rows in _row_blocks(n, n):
-        log_p = L[index[rows]][:, index]
-        log_q = _log_similarity(X, rows, weighting)
-        if weighting.self_pairs == "excluded":
-            own = (np.arange(log_p.shape[0]), np.arange(rows.start, rows.stop))
-            log_p[own] = log_q[own] = -np.inf
-        live = np.isfinite(log_p.max(axis=1))
-        log_p, log_q = log_p[live], log_q[live]
-        log_p -= logsumexp(log_p, axis=1, keepdims=True)
-        log_q -= logsumexp(log_q, axis=1, keepdims=True)
-        positive = np.isfinite(log_p)
-        gap += float((np.exp(log_p[positive]) * (log_p[positive] - log_q[positive])).sum())
-        used += int(live.sum())
-    if used == 0:
-        raise Unavailable("no item has a positive weight to another")
-    return max(gap / used, 0.0)
-
-
-def _log_similarity(X: FloatArray, rows: slice, weighting: Weighting) -> FloatArray:
-    K = X[rows] @ X.T
-    if weighting.metric == "euclidean":
-        squares = np.einsum("ij,ij->i", X, X)
-        K = -np.maximum(squares[rows, None] + squares - 2 * K, 0.0)
-    return np.asarray(K / weighting.temperature, dtype=np.float64)
 
 
 def class_r2_similarity(moments: ClassMoments, predicted: FloatArray | None) -> float:

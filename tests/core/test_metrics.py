@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from anglewise.class_moments import class_moments, labeled_embeddings, unit_rows
 from anglewise.errors import InvalidInput
-from anglewise.metrics import MAX_PAIRED_ITEMS, Weighting, gram_factor, measure
+from anglewise.metrics import gram_factor, measure
+from anglewise.pair_metrics import MAX_PAIRED_ITEMS, Weighting
 from anglewise.procrustes import procrustes_similarity, r2_procrustes, r2_similarity
 from anglewise.weighted import best_geometry
 
