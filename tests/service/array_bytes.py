@@ -34,3 +34,9 @@ def archive(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
         for name, data in members.items():
             result.writestr(name, data)
     return file.getvalue()
+
+
+def form_part(name: str, data: bytes, headers: str = "") -> bytes:
+    """One part of multipart/form-data with the boundary "b"."""
+    disposition = f'Content-Disposition: form-data; name="{name}"\r\n{headers}\r\n'
+    return b"--b\r\n" + disposition.encode() + data + b"\r\n"
