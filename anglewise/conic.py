@@ -60,6 +60,10 @@ def solve_conic(loss: Loss, outcomes: Outcomes, tolerance: float, backend: Backe
             return _attempt(cp, loss, outcomes, max(accuracy, tolerance / 100), negligible, backend)
         except (cp.error.SolverError, NumericalFailure) as error:
             failure = error
+    if isinstance(loss, InfoNCE | Logistic | Exponential):
+        A = _exponential_surrogate(cp, loss, outcomes, backend)
+        if A is not None:
+            return ConicAnswer(A, np.zeros(len(A)), None, 0)
     raise NumericalFailure(f"{backend} found no matrix: {failure}") from failure
 
 
@@ -98,11 +102,40 @@ def _attempt(
     return ConicAnswer(np.asarray(A.value), y, slopes, int(problem.solver_stats.num_iters or 0))
 
 
+def _exponential_surrogate(
+    cp: Any, loss: InfoNCE | Logistic | Exponential, outcomes: Outcomes, backend: Backend
+) -> FloatArray | None:
+    """(C, C) start for the polish where T is so low that the risk underflows the solver's accuracy.
+
+    minimize Σ G_ij e^{(A_ij - B_ij)/T}, G the slopes of the risk at the simplex B: the leading behavior of
+    every loss of the family, in numbers near one.
+    """
+    C = outcomes.counts.shape[1]
+    B = _simplex(C)
+    G = enumerated_value_and_gradient(loss, outcomes, B)[1]
+    weights = ((G + G.T) / 2 / G.max()).ravel()
+    pairs = np.flatnonzero((weights > 0) & ~np.eye(C, dtype=bool).ravel())
+    A = cp.Variable((C, C), PSD=True)
+    exponents = (cp.reshape(A, (C * C,), order="C")[pairs] - B.ravel()[pairs]) / loss.temperature
+    problem = cp.Problem(cp.Minimize(weights[pairs] @ cp.exp(exponents)), [cp.diag(A) == 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            problem.solve(solver=getattr(cp, backend))
+        except cp.error.SolverError:
+            return None
+    found = A.value is not None and bool(np.isfinite(A.value).all())
+    return np.asarray(A.value, dtype=np.float64) if found else None
+
+
+def _simplex(C: int) -> FloatArray:
+    return np.where(np.eye(C) > 0, 1.0, -1 / max(C - 1, 1))
+
+
 def _natural_unit(loss: Loss, outcomes: Outcomes) -> float:
     """The total slope at the simplex: conic solvers stop by absolute errors, and at low T risks are tiny."""
     C = outcomes.counts.shape[1]
-    simplex = np.where(np.eye(C) > 0, 1.0, -1 / max(C - 1, 1))
-    slope = float(enumerated_value_and_gradient(loss, outcomes, simplex)[1].sum())
+    slope = float(enumerated_value_and_gradient(loss, outcomes, _simplex(C))[1].sum())
     return slope if slope > 0 else 1.0
 
 

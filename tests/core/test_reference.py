@@ -158,6 +158,20 @@ def test_backends_agree() -> None:
     assert other.risk == pytest.approx(one.risk, rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        InfoNCE(negatives=4, temperature=0.036),
+        Exponential(negatives=4, temperature=0.033),
+        Logistic(negatives=4, temperature=0.043, margin=0.1),
+    ],
+)
+def test_risks_below_the_accuracy_of_the_conic_solver_are_certified(loss: Loss) -> None:
+    solution = solve_reference(group_classes(LAM), "supervised", loss)
+    assert solution.risk < 1e-8
+    assert solution.certificate.certified
+
+
 def test_one_class_is_a_point() -> None:
     solution = solve_reference(group_classes(np.ones(1)), "unsupervised", Exponential(negatives=3))
     assert solution.gram.tolist() == [[1.0]]
