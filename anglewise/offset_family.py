@@ -15,7 +15,7 @@ from anglewise.secular import OffsetCurve, offset_curve
 from anglewise.symmetry import Symmetrized
 from anglewise.temperature_range import largest_without_self_pairs
 from anglewise.tridiagonal import Tridiagonal, tridiagonalize
-from anglewise.verdict import LargestTemperature, Offset, Verdict, Witness
+from anglewise.verdict import LargestTemperature, Offset, Verdict, VerdictName, Witness
 
 
 def decide_excluded(question: Question, sym: Symmetrized) -> Verdict:
@@ -118,7 +118,7 @@ def _distance_to_rank(curve: OffsetCurve, upper: float, next_one: float, allowan
 def _with_cosines(
     question: Question,
     sym: Symmetrized,
-    verdict: str,
+    verdict: VerdictName,
     code: str,
     rank: int,
     offsets: tuple[float, ...],
@@ -136,7 +136,7 @@ def _with_cosines(
             )
             residual = max(residual, second)
         fields["residual"] = residual + 0.5 * question.T * sym.residual
-    return question.answer("degenerate" if verdict == "degenerate" else "realizable", code, **fields)
+    return question.answer(verdict, code, **fields)
 
 
 def _cosines(M: FloatArray, kappa: float) -> FloatArray:
