@@ -26,6 +26,7 @@ Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 DIFFERENCE_STEP = 1e-7
 SMALLEST_WEIGHT = 1e-12
 ROUNDING = 1e-14
+MAX_FAILURES = 5
 
 
 class _OutOfTime(Exception):
@@ -156,11 +157,11 @@ def _quasi_newton(clock: _Clock, start: _Point, max_iterations: int) -> _Point:
 
 def _newton(clock: _Clock, point: _Point, steps: int) -> _Point:
     """Trust-region Newton: truncated conjugate gradients on differences of gradients."""
-    radius = 0.3
+    radius, failures = 0.3, 0
     for _ in range(steps):
         weights = clock.weights(point)
         norm = _scaled_norm(point, weights)
-        if norm < ROUNDING or radius < 1e-12 or clock.expired:
+        if norm < ROUNDING or radius < 1e-12 or failures > MAX_FAILURES or clock.expired:
             break
         step, decrease = _truncated_newton_step(clock, point, weights, radius)
         trial = _evaluate(clock, _normalize(point.U + step))
@@ -172,13 +173,13 @@ def _newton(clock: _Clock, point: _Point, steps: int) -> _Point:
         else:  # values no longer tell: judge by the gradient
             accept = gained > -10 * noise and _scaled_norm(trial, weights) < 0.9 * norm
             ratio = 1.0 if accept else 0.0
+            failures += not accept
         if accept:
             point = trial
             radius = min(2.0, 2 * radius if ratio > 0.75 else radius)
-        elif decrease <= 10 * noise:
-            break
-        else:
-            radius *= 0.25
+        else:  # at the rounding level the step is far shorter than the radius: shrink from the step
+            length = math.sqrt(float((weights * step * step).sum() / weights.sum()))
+            radius = 0.25 * min(radius, length)
     return point
 
 
