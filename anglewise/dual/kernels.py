@@ -33,7 +33,9 @@ def row_sums(omega: FloatArray, c: FloatArray, unit: IntArray, S: FloatArray) ->
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _pairs(
+def pairs(
+    start: int,
+    stop: int,
     Y: FloatArray,
     N: FloatArray,
     S: FloatArray,
@@ -43,11 +45,11 @@ def _pairs(
     u: FloatArray,
     NZ: FloatArray,
 ) -> None:
-    """Upper triangles of the unclipped A, of X, and of N ∘ Z counted over ordered pairs."""
+    """Rows start..stop of the upper triangles of the unclipped A, X, and N ∘ Z over ordered pairs."""
     B, r = Y.shape
-    for tile in range(0, B, TILE):
+    for tile in range(start, stop, TILE):
         for tile2 in range(tile, B, TILE):
-            for b in range(tile, min(tile + TILE, B)):
+            for b in range(tile, min(tile + TILE, stop)):
                 for b2 in range(max(tile2, b), min(tile2 + TILE, B)):
                     if N[b, b2] == 0.0:
                         raw[b, b2], u[b, b2], NZ[b, b2] = 1.0, 0.0, 0.0
@@ -65,23 +67,26 @@ def _pairs(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _best_scale(raw: FloatArray, NZ: FloatArray, T: float, trace: float) -> float:
+def best_scale(raw: FloatArray, NZ: FloatArray, T: float, trace: float) -> float:
     """t with Σ NZ clip(raw + Tt, -1, 1) + trace = 0: piecewise linear and increasing."""
     low, high, t = -1e4, 1e4, 0.0
     B = raw.shape[0]
     for _ in range(200):
-        f, slope = trace, 0.0
+        f, slope, size = trace, 0.0, trace
         for b in range(B):
             for b2 in range(b, B):
                 x = raw[b, b2] + T * t
                 if x <= -1.0:
                     f -= NZ[b, b2]
+                    size += abs(NZ[b, b2])
                 elif x >= 1.0:
                     f += NZ[b, b2]
+                    size += abs(NZ[b, b2])
                 else:
                     f += NZ[b, b2] * x
+                    size += abs(NZ[b, b2] * x)
                     slope += NZ[b, b2]
-        if abs(f) <= 1e-15 * trace:
+        if abs(f) <= 5e-16 * size:
             break
         if f > 0.0:
             high = t
@@ -97,7 +102,9 @@ def _best_scale(raw: FloatArray, NZ: FloatArray, T: float, trace: float) -> floa
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _clip_pairs(
+def clip_pairs(
+    start: int,
+    stop: int,
     N: FloatArray,
     S: FloatArray,
     R: FloatArray,
@@ -107,14 +114,14 @@ def _clip_pairs(
     X: FloatArray,
     share: FloatArray,
 ) -> tuple[float, int]:
-    """Turns the upper triangles (raw, X, NZ) into the full A, X and X/(S + Sᵀ) (0 where clipped)."""
+    """Turns rows start..stop of (raw, X, NZ) into the full A, X and X/(S + Sᵀ) (0 where clipped)."""
     B = A.shape[0]
     scale = math.exp(t)
     free = 0.0
     clipped = 0
-    for tile in range(0, B, TILE):
+    for tile in range(start, stop, TILE):
         for tile2 in range(tile, B, TILE):
-            for b in range(tile, min(tile + TILE, B)):
+            for b in range(tile, min(tile + TILE, stop)):
                 for b2 in range(max(tile2, b), min(tile2 + TILE, B)):
                     if N[b, b2] == 0.0:
                         A[b, b2] = 1.0
@@ -134,6 +141,39 @@ def _clip_pairs(
                     X[b, b2] = X[b2, b] = x
                     share[b, b2] = share[b2, b] = q
     return free * scale, clipped
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def row_totals(
+    omega: FloatArray,
+    c: FloatArray,
+    unit: IntArray,
+    X: FloatArray,
+    share: FloatArray,
+    total: FloatArray,
+    free_total: FloatArray,
+) -> None:
+    """Σ_b ω c X over all and over unclipped pairs."""
+    for g in range(omega.size):
+        b = unit[g]
+        all_pairs = free_pairs = 0.0
+        for b2 in range(c.shape[1]):
+            x = c[g, b2] * X[b, b2]
+            all_pairs += x
+            if share[b, b2] > 0.0:
+                free_pairs += x
+        total[g] = omega[g] * all_pairs
+        free_total[g] = omega[g] * free_pairs
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dual_trace(Y: FloatArray, n: FloatArray) -> float:
+    """tr Z = Σ_b n_b |Y_b|²."""
+    trace = 0.0
+    for b in range(n.size):
+        for a in range(Y.shape[1]):
+            trace += n[b] * Y[b, a] * Y[b, a]
+    return trace
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -161,24 +201,13 @@ def dual_state(
     Returns:
         t, the trace of Z, ⟨N, Z⟩ over unclipped pairs (both at the best scale), the clipped pairs.
     """
+    B = n.size
     row_sums(omega, c, unit, S)
-    trace = 0.0
-    for b in range(n.size):
-        for a in range(Y.shape[1]):
-            trace += n[b] * Y[b, a] * Y[b, a]
-    _pairs(Y, N, S, R, T, A, X, share)
-    t = _best_scale(A, share, T, trace)
-    free, clipped = _clip_pairs(N, S, R, T, t, A, X, share)
-    for g in range(omega.size):
-        b = unit[g]
-        all_pairs = free_pairs = 0.0
-        for b2 in range(n.size):
-            x = c[g, b2] * X[b, b2]
-            all_pairs += x
-            if share[b, b2] > 0.0:
-                free_pairs += x
-        total[g] = omega[g] * all_pairs
-        free_total[g] = omega[g] * free_pairs
+    trace = dual_trace(Y, n)
+    pairs(0, B, Y, N, S, R, T, A, X, share)
+    t = best_scale(A, share, T, trace)
+    free, clipped = clip_pairs(0, B, N, S, R, T, t, A, X, share)
+    row_totals(omega, c, unit, X, share, total, free_total)
     return t, trace * math.exp(t), free, clipped
 
 

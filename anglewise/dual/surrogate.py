@@ -18,11 +18,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anglewise.dual.kernels import dual_state, row_terms, row_weights, v_hessian
+from anglewise.dual.kernels import (
+    best_scale,
+    clip_pairs,
+    dual_state,
+    dual_trace,
+    pairs,
+    row_sums,
+    row_terms,
+    row_totals,
+    row_weights,
+    v_hessian,
+)
 from anglewise.dual.partition import Partition
 from anglewise.losses import Exponential, InfoNCE, Logistic
+from anglewise.parallel import over_rows
 from anglewise.risk import Risk, RiskEvaluation
 from anglewise.sampling import FloatArray
+
+THREADED_UNITS = 384
+"""From this many units on the pairs are shared between threads."""
 
 
 def temperature(risk: Risk) -> float:
@@ -117,16 +132,42 @@ class Surrogate:
         p = self.partition
         s = self._spare.pop() if self._spare else self._new_state()
         row_weights(self.weight, v, s.omega)
-        s.log_scale, s.trace, free, s.clipped = dual_state(
-            Y, s.omega, self.c, p.unit, p.n, p.N, self.reference, self.T,
-            s.S, s.A, s.X, s.share, s.total, s.free_total,
-        )  # fmt: skip
+        if len(p) >= THREADED_UNITS:
+            free = self._threaded_state(Y, s)
+        else:
+            s.log_scale, s.trace, free, s.clipped = dual_state(
+                Y, s.omega, self.c, p.unit, p.n, p.N, self.reference, self.T,
+                s.S, s.A, s.X, s.share, s.total, s.free_total,
+            )  # fmt: skip
         s.free = 4.0 * self.T * free
         s.value, size, s.residual = row_terms(self.weight, self.excess, v, s.total, self.bends, s.gradient)
         s.noise = 1e-15 * (size + s.trace)
         if not math.isfinite(s.value):
             raise FloatingPointError("the dual function overflows")
         return s
+
+    def _threaded_state(self, Y: FloatArray, s: State) -> float:
+        """`dual_state` with the pairs shared between threads; returns ⟨N, Z⟩ over unclipped pairs."""
+        p, R, T = self.partition, self.reference, self.T
+        row_sums(s.omega, self.c, p.unit, s.S)
+        over_rows(
+            lambda start, stop: pairs(start, stop, Y, p.N, s.S, R, T, s.A, s.X, s.share),
+            len(p),
+            threaded=True,
+        )
+        trace = dual_trace(Y, p.n)
+        t = best_scale(s.A, s.share, T, trace)
+        parts: list[tuple[int, float, int]] = []
+
+        def clip(start: int, stop: int) -> None:
+            free, clipped = clip_pairs(start, stop, p.N, s.S, R, T, t, s.A, s.X, s.share)
+            parts.append((start, free, clipped))
+
+        over_rows(clip, len(p), threaded=True)
+        row_totals(s.omega, self.c, p.unit, s.X, s.share, s.total, s.free_total)
+        s.log_scale, s.trace, s.clipped = t, trace * math.exp(t), sum(part[2] for part in parts)
+        # In order of the rows, whatever thread was first: the same sum each time.
+        return sum(part[1] for part in sorted(parts))
 
     def release(self, state: State) -> None:
         """Gives the arrays of a state back for reuse."""
