@@ -7,9 +7,8 @@ and takes their ratio, so that other load on the machine falls on both; the medi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 from scipy.linalg import eigvalsh
@@ -17,6 +16,7 @@ from scipy.linalg import eigvalsh
 from anglewise.realizability import realizability
 from anglewise.sampling import FloatArray
 from anglewise.verdict import Verdict
+from benchmarks.table import Row, print_row, seconds
 
 VERDICT_BAR, EMBEDDING_BAR = 1.6, 3.0
 
@@ -53,30 +53,30 @@ def cases(n: int, rng: np.random.Generator) -> dict[str, Callable[[bool], Verdic
     }
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = perf_counter()
-    work()
-    return perf_counter() - start
-
-
-def main(n: int = 2000, rounds: int = 5) -> None:
+def rows(n: int = 2000, rounds: int = 3) -> Iterator[Row]:
+    """One row per case: the median ratios to eigvalsh, without and with embeddings."""
     rng = np.random.default_rng(0)
     A = rng.normal(size=(n, n))
     A += A.T
-    realizability(np.exp(A[:8, :8] / 10), temperature=0.1)  # compile
     for name, run in cases(n, rng).items():
-        ratios: dict[bool, list[float]] = {False: [], True: []}
-        verdict = run(True)
-        for _ in range(rounds):
-            for embed in (False, True):
-                unit = seconds(lambda: eigvalsh(A))
-                ratios[embed].append(seconds(lambda: run(embed)) / unit)  # noqa: B023
-        print(
-            f"{name:40s} {verdict.verdict:12s} {verdict.reason.code:22s}"
-            f" verdict {median(ratios[False]):5.2f} (bar {VERDICT_BAR})"
-            f" with embedding {median(ratios[True]):5.2f} (bar {EMBEDDING_BAR})"
+        answer = run(True)  # compiles
+        ratios = {
+            embed: _ratio(lambda embed=embed, run=run: run(embed), A, rounds) for embed in (False, True)
+        }
+        yield Row(
+            f"realizability n={n}, {name} ({answer.verdict})",
+            f"{VERDICT_BAR} and {EMBEDDING_BAR} x eigvalsh",
+            f"verdict {ratios[False]:.2f} x, with embedding {ratios[True]:.2f} x",
+            ratios[False] <= VERDICT_BAR and ratios[True] <= EMBEDDING_BAR,
         )
 
 
+def _ratio(work: Callable[[], object], A: FloatArray, rounds: int) -> float:
+    """Median over rounds of the time of ``work`` in units of one eigvalsh timed right before it."""
+    pairs = [(seconds(lambda: eigvalsh(A)), seconds(work)) for _ in range(rounds)]
+    return median(mine / unit for unit, mine in pairs)
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    for row in rows(*map(int, sys.argv[1:])):
+        print_row(row)
