@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -60,9 +61,7 @@ def rows(n: int = 2000, rounds: int = 3) -> Iterator[Row]:
     A += A.T
     for name, run in cases(n, rng).items():
         answer = run(True)  # compiles
-        ratios = {
-            embed: _ratio(lambda embed=embed, run=run: run(embed), A, rounds) for embed in (False, True)
-        }
+        ratios = {embed: _ratio(partial(run, embed), A, rounds) for embed in (False, True)}
         yield Row(
             f"realizability n={n}, {name} ({answer.verdict})",
             f"{VERDICT_BAR} and {EMBEDDING_BAR} x eigvalsh",
