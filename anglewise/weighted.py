@@ -39,7 +39,7 @@ from anglewise.weights import LogWeights
 
 MAX_EXPANDED_ITEMS = 3000
 """Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
-FEW_ROWS = 300
+FEW_ROWS = 600
 """Up to this many rows several BLAS threads cost more than they bring."""
 MAX_CHECKED = 500
 """Rows up to which the least eigenvalue of the Gram matrix is computed from its entries."""
@@ -168,6 +168,10 @@ def best_geometry(
     if group is not None and _twins_separate(problem, found, request) and not budget.spent:
         group, problem = None, build(L, None)
         found = _solve_rows(problem, request)
+    if counts is not None and not pairs_alone and _twins_separate(problem, found, request):
+        found.warnings.append(
+            "Items of one row would rather not share a point: weights given for each item allow a lower loss."
+        )
     seconds = time.monotonic() - start
     report = SolverReport(
         method=found.method, iterations=budget.products, groups=problem.rows, seconds=seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anglewise.errors import InvalidInput
+from anglewise.losses import InfoNCE
+from anglewise.sampling import group_classes, proportions_from_counts
+from anglewise.solve import minimize_risk
 from anglewise.weighted import WeightedGeometry, best_geometry
 from anglewise.weighted_reference import solve_weighted_reference
 
@@ -158,6 +162,41 @@ def test_balanced_supcon_is_a_simplex(counts, self_pairs):
     g = best_geometry(supcon(C), counts=counts, temperature=0.2, self_pairs=self_pairs)
     np.testing.assert_allclose(g.gram, (C * np.eye(C) - 1) / (C - 1), atol=1e-6)
     assert g.rank == C - 1
+
+
+@pytest.mark.parametrize("counts", [[60, 20, 20], [50, 30, 20], [200, 50, 20, 5, 5]])
+@pytest.mark.parametrize("temperature", [1.0, 0.2])
+def test_supcon_with_self_pairs_is_decoupled_unsupervised_infonce(counts, temperature):
+    """[P1]'s risk with infinitely many negatives and α = 0: the same optimum, the loss less log n (B4)."""
+    groups = group_classes(proportions_from_counts(counts))
+    loss = InfoNCE(negatives=math.inf, reduction="mean", temperature=temperature, alpha=0.0)
+    other = minimize_risk(groups, "unsupervised", loss, tolerance=1e-9)
+    g = best_geometry(supcon(len(counts)), counts=counts, temperature=temperature, tolerance=1e-11)
+    assert g.loss - np.log(sum(counts)) == pytest.approx(other.risk, abs=1e-7)
+    index = groups.index
+    for c, k in zip(*np.triu_indices(len(counts), 1), strict=True):
+        assert g.gram[c, k] == pytest.approx(other.gram[index[c], index[k]], abs=1e-3)
+
+
+def test_separating_rows_are_reported():
+    L = np.array([[-5.0, 0.0], [0.0, -5.0]])
+    g = best_geometry(L, counts=[2, 1], temperature=0.5)
+    assert not g.certificate.certified
+    assert any("would rather not share a point" in warning for warning in g.warnings)
+    items = best_geometry(L[[0, 0, 1]][:, [0, 0, 1]], temperature=0.5)
+    assert items.certificate.certified
+    assert items.loss < g.loss - 1e-4
+
+
+@pytest.mark.parametrize("self_pairs", ["included", "excluded"])
+def test_nearly_realizable_weights_are_certified(self_pairs):
+    """y-Aware with scalar labels misses the bound by 1e-4: strict complementarity almost fails."""
+    y = np.random.default_rng(0).random(40)
+    L = -((y[:, None] - y) ** 2) / (2 * 0.1**2)
+    g = best_geometry(L, temperature=0.1, self_pairs=self_pairs)
+    assert g.certificate.certified
+    assert 1e-6 < g.entropy_gap < 1e-3
+    assert_sound(g)
 
 
 def test_imbalanced_supcon_brings_minorities_closer():
