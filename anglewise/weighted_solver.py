@@ -25,6 +25,9 @@ NEGLIGIBLE = 1e-4
 
 LEADING = 0.3
 """Eigenvalues below this share of the second largest are left to the rounds that follow."""
+OFFSETS = (0.01, 0.03, 0.1, 0.2, 0.4)
+"""Constants taken from all cosines between different items, self pairs excluded."""
+MAX_OFFSET_ROWS = 1000
 GEOMETRY = 1e-8
 """Wanted gap as a share of the excess over the entropy bound."""
 
@@ -47,22 +50,30 @@ class FactorSolution:
         return self.point.excess - self.gap
 
 
-def spectral_start(
-    problem: WeightedLoss, rank: int, rng: np.random.Generator, noise: float = 1e-9
-) -> FloatArray:
-    """(m, r) factor of `bound_gram` on its leading eigenvectors, at most ``rank``.
+def spectral_start(problem: WeightedLoss, rng: np.random.Generator, noise: float = 1e-9) -> FloatArray:
+    """(m, r) factor of the positive part of `bound_gram`; jittered, since a symmetric start may be a saddle.
 
-    The largest eigenvalue may stand for the common direction alone, so the second one is the measure.
-    Jittered, since a symmetric start may be a saddle.
+    With self pairs excluded the loss fixes similarities up to a common constant only: several are tried.
     """
     K = bound_gram(problem)
-    m = len(K)
-    values, vectors = eigh(K, subset_by_index=[max(0, m - rank), m - 1])
-    keep = values > max(LEADING * values[-2:][0], 1e-3 * LEADING * values[-1], 0.0)
-    keep[-1] = True
-    Z = vectors[:, keep] * np.sqrt(np.maximum(values[keep], 0.0))
+    Z = _positive_factor(problem, K, LEADING)
+    if problem.cosine and problem.excluded and problem.rows <= MAX_OFFSET_ROWS:
+        others = 1 - np.eye(len(K))
+        starts = [Z, *(_positive_factor(problem, K - offset * others, 1e-6) for offset in OFFSETS)]
+        Z = min(starts, key=lambda start: excess(problem, start))
     size = float(np.sqrt(np.mean(Z**2))) or 1.0
     return retract(problem, Z + noise * size * rng.standard_normal(Z.shape))
+
+
+def _positive_factor(problem: WeightedLoss, K: FloatArray, cut: float) -> FloatArray:
+    """A factor of K on its leading eigenvectors.
+
+    The largest eigenvalue may stand for the common direction alone, so the second one is the measure.
+    """
+    values, vectors = eigh(K)
+    keep = values > max(cut * values[-2:][0], 1e-3 * cut * values[-1], 0.0)
+    keep[-1] = True
+    return retract(problem, vectors[:, keep] * np.sqrt(np.maximum(values[keep], 0.0)))
 
 
 def compress(problem: WeightedLoss, point: Point) -> Point:
@@ -99,7 +110,7 @@ def solve_convex(problem: WeightedLoss, tolerance: float, budget: Budget, seed: 
     """
     rng = np.random.default_rng(seed)
     m = problem.rows
-    Z = spectral_start(problem, m, rng)
+    Z = spectral_start(problem, rng)
     gradient_tolerance = 1e-3 * float(np.linalg.norm(evaluate(problem, Z).gradient)) + 1e-300
     best: FactorSolution | None = None
     lower = 0.0
