@@ -84,6 +84,8 @@ def _split_row_sums(P: FloatArray, x: FloatArray, factor: float, row_sums: Float
     n = len(P)
     row_sums[:] = 0.0
     for i in range(n):
+        if x[i] == 0.0:
+            continue
         for j in range(i):
             both = P[i, j] + P[j, i]
             if both > 0:
@@ -101,6 +103,8 @@ def _chi_square(
     total, steepest = 0.0, 0.0
     mean = row_sums.mean()
     for i in range(n):
+        if included and x[i] == 0.0:
+            continue  # nothing moves in this row
         live = False
         for j in range(n):
             live = live or P[i, j] > 0
