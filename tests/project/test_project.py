@@ -30,7 +30,7 @@ def test_every_reference_cited_in_code_is_in_the_bibliography() -> None:
     cited = {
         key
         for path in (ROOT / "anglewise").rglob("*.py")
-        for key in re.findall(r"\[(P[12]|[A-Z][A-Za-z]+[12]\d{3})\]", path.read_text(encoding="utf-8"))
+        for key in re.findall(r"\[(P[12]|[A-Z][A-Za-z]+[12]\d{3})[,\]]", path.read_text(encoding="utf-8"))
     }
     assert {"P1", "P2"} <= cited
     assert cited <= known
