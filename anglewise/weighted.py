@@ -195,8 +195,9 @@ def _solve_rows(problem: WeightedLoss, request: _Request) -> _Found:
     parts = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
     if len(parts) == 1:
         return _solve_connected(problem, request)
-    found = [_solve_connected(restrict(problem, rows), request) for rows in parts]
-    return _place_apart(problem, parts, found)
+    restricted = [restrict(problem, rows) for rows in parts]
+    found = [_solve_connected(part, request) for part in restricted]
+    return _place_apart(problem, parts, found, [part.entropy_bound for part in restricted])
 
 
 def _solve_connected(problem: WeightedLoss, request: _Request) -> _Found:
@@ -274,7 +275,9 @@ def _solve_pairs(problem: WeightedLoss, request: _Request) -> _Found:
     return found
 
 
-def _place_apart(problem: WeightedLoss, parts: list[IntArray], found: list[_Found]) -> _Found:
+def _place_apart(
+    problem: WeightedLoss, parts: list[IntArray], found: list[_Found], bounds: list[float]
+) -> _Found:
     """Parts without weights between them, side by side along the first axis."""
     share = np.array([problem.anchors[rows].sum() for rows in parts])
     columns = max(part.Z.shape[1] for part in found)
@@ -288,15 +291,22 @@ def _place_apart(problem: WeightedLoss, parts: list[IntArray], found: list[_Foun
         edge += first.max() + math.sqrt(APART * problem.temperature)
     Z -= Z.mean(axis=0)
     warnings = [
-        f"The weights fall into {len(parts)} parts with no weight (or below 1e-19) between them: the minimum "
+        f"The weights fall into {len(parts)} parts with no weight (or below 1e-15) between them: the minimum "
         "is approached, not attained, as the parts move apart; here the difference is below rounding."
     ]
     for part in found:
         warnings += [w for w in part.warnings if w not in warnings]
+    # Leaving out a share of the targets lowers L by at most that factor: no log-sum-exp is below S_ii = 0.
+    dropped = max(
+        float((problem.target[rows].sum(axis=1) - problem.target[np.ix_(rows, rows)].sum(axis=1)).max())
+        for rows in parts
+    )
+    least = float(share @ [b + part.lower_bound for b, part in zip(bounds, found, strict=True)])
+    excess = problem.excess(problem.similarity(Z))
     return _Found(
         Z,
-        float(share @ [part.excess for part in found]),
-        float(share @ [part.lower_bound for part in found]),
+        excess,
+        min((1 - max(dropped, 0.0)) * least - problem.entropy_bound, excess),
         min(part.dual for part in found),
         found[0].method,
         unique=False,

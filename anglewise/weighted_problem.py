@@ -15,8 +15,8 @@ from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss
 TWIN_TOLERANCE = 1e-12
 """Log-weights of twins agree to within this, relative to the largest finite one (at least 1)."""
 
-NO_WEIGHT = 1e-19
-"""Euclidean: a smaller share of an anchor's weight changes neither the loss nor its bound. Leaving it out
+NO_WEIGHT = 1e-15
+"""Euclidean: a smaller share of an anchor's weight hardly changes the loss or its bound. Leaving it out
 lowers L by at most that factor, since no similarity is above that of the self pair."""
 
 
