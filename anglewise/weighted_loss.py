@@ -80,7 +80,7 @@ def _divergence(
                     q = N[i, j] * np.exp(S[i, j] - mean - shift)
                     d = q
                     excess += q
-                elif P[i, j] > 1e-290:
+                elif P[i, j] > 1e-100 and S[i, j] - log_p[i, j] - mean < 400:
                     x = S[i, j] - log_p[i, j] - mean - rest
                     if abs(x) < 0.1:
                         tail = 1 + x / 7 * (1 + x / 8 * (1 + x / 9 * (1 + x / 10)))
@@ -92,8 +92,10 @@ def _divergence(
                     excess += P[i, j] * tail
                 else:
                     q = N[i, j] * np.exp(S[i, j] - mean)
-                    d = q
-                    excess += q
+                    d = q - P[i, j]
+                    excess += d
+                    if P[i, j] > 0:
+                        excess -= P[i, j] * (S[i, j] - log_p[i, j] - mean)
             if full:
                 Q[i, j] = q
                 E[i, j] = d

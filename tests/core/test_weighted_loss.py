@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from anglewise.errors import InvalidInput
 from anglewise.weighted_loss import evaluate, excess, hessian_product, project, retract
@@ -159,6 +160,21 @@ def test_quadratic_excess_near_the_bound():
     p = problem.target
     variance = (p * E**2).sum(axis=1) - (p * E).sum(axis=1) ** 2
     assert problem.excess(L + E) == pytest.approx(variance.mean() / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("spread", [1.0, 100.0, 1e3, 1e4])
+def test_excess_is_the_divergence_at_every_scale(spread):
+    """Against log-sum-exp, where the divergence is large enough for that to be accurate."""
+    rng = np.random.default_rng(4)
+    L, S = spread * rng.standard_normal((6, 6)), rng.uniform(-spread, 0, (6, 6))
+    problem = build_problem(L, metric="euclidean", temperature=0.5)
+    log_p = L - logsumexp(L, axis=1, keepdims=True)
+    log_q = S - logsumexp(S, axis=1, keepdims=True)
+    expected = float((np.exp(log_p) * (log_p - log_q)).sum(axis=1).mean())
+    value, Q, E = problem.softmax(S)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(Q * 6, np.exp(log_q), atol=1e-13)
+    np.testing.assert_allclose(E * 6, np.exp(log_q) - np.exp(log_p), atol=1e-13)
 
 
 def test_equal_points_give_the_logarithm_of_the_comparisons():
