@@ -19,6 +19,9 @@ from anglewise.sampling import FloatArray, Groups
 GroupRisk = Callable[[FloatArray], float]
 
 MAX_SELI_GROUPS = 1_000
+MIN_SELI_RATIO = 1e-17
+"""Smallest over largest proportion: below it, double precision loses the singular values of rare classes. Any
+two counts below 2^53 are above it."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,11 @@ def seli_grams(groups: Groups) -> tuple[FloatArray, FloatArray]:
 
 
 def seli(groups: Groups, risk: GroupRisk) -> SELI | None:
-    """The SELI geometry; ``None`` for one class or more than `MAX_SELI_GROUPS` distinct proportions."""
+    """The SELI geometry; ``None`` for one class, more than `MAX_SELI_GROUPS` distinct proportions, or
+    proportions whose ratio is below `MIN_SELI_RATIO`."""
     if groups.classes < 2 or len(groups) > MAX_SELI_GROUPS:
+        return None
+    if groups.proportions[-1] < MIN_SELI_RATIO * groups.proportions[0]:
         return None
     classifiers, embeddings = seli_grams(groups)
     return SELI(risk(embeddings), classifiers, embeddings)

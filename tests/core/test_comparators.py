@@ -80,3 +80,11 @@ def test_a_single_class_has_no_comparators() -> None:
     risk = Risk(groups, "unsupervised", InfoNCE())
     assert comparators(groups, risk.value) == {}
     assert seli(groups, risk.value) is None
+
+
+def test_no_seli_where_double_precision_loses_rare_classes() -> None:
+    """Its embeddings would be noise, or not a number at all."""
+    assert seli(grouped([2**53 - 1, 7, 1]), lambda A: float(np.abs(A).max())) is not None
+    groups = group_classes(np.array([1.0, 1e-36, 1e-109, 1e-204]))
+    risks = comparators(groups, Risk(groups, "unsupervised", LOSSES[0]).value)
+    assert set(risks) == {"simplex_etf", "orthogonal_frame"}
