@@ -19,6 +19,7 @@ from anglewise.means import ClassMeans, Spectrum, class_means, expand_rows, spec
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups
 from anglewise.tilted import TiltedRisk, single_class_groups
+from anglewise.tiny_risk import UNDETERMINED, has_tiny_terms
 
 RANK_TOLERANCES = (1e-7, 1e-8, 1e-9, 1e-11, 0.0)
 """Eigenvalues of the Gram matrix up to which they are dropped; the first that costs no proof is taken.
@@ -169,7 +170,10 @@ def factored_geometry(
         collapse=describe_collapse(classes, found.gram),
         comparators=comparators(groups, lambda A: tilted.value(expand_rows(groups, A, 0, groups.classes))),
         solver=report,
-        warnings=_factored_warnings(found, loss, dimension, convex_bound),
+        warnings=(
+            *_factored_warnings(found, loss, dimension, convex_bound),
+            *((UNDETERMINED,) if has_tiny_terms(plain, H) and not found.exact else ()),
+        ),
     )
 
 

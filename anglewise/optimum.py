@@ -40,6 +40,7 @@ from anglewise.sampling import (
     proportions_from_counts,
 )
 from anglewise.solve import minimize_risk
+from anglewise.tiny_risk import refine
 from anglewise.two_levels import has_two_levels, two_level_optimum
 
 Solver = Literal["auto", "cvxpy"]
@@ -150,6 +151,8 @@ def _best(
     plain = replace(loss, hardness=0.0)
     risk = Risk(groups, sampling, plain)
     convex = _solve(groups, sampling, plain, solver, tolerance, time_limit)
+    if solver == "auto":
+        convex = refine(risk, convex, None if time_limit is None else time.monotonic() + time_limit)
     means, convex = clean(risk, convex)
     if loss.hardness == 0 and (dimension is None or dimension >= means.rank):
         means = replace(means, dimension=means.rank if dimension is None else dimension)

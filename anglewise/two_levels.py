@@ -18,6 +18,7 @@ from anglewise.geometry import Certificate
 from anglewise.losses import Loss
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups, Sampling
+from anglewise.tiny_risk import LogRisk, has_tiny_terms
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def two_level_optimum(
     risk = Risk(groups, sampling, loss)
 
     def slope(d: float) -> float:
-        H = risk.evaluate(_gram(d, n)).gradient
+        H = _gradient(risk, _gram(d, n))
         return float(H[0, 1] + H[1, 0] + 2 * n * (d - 1) * H[1, 1])
 
     at_collapse = slope(0.0)
@@ -78,14 +79,23 @@ def two_level_optimum(
     slopes = risk.evaluations
     A = _gram(d, n)
     value, H = risk.value_and_gradient(A)
+    slopes_at_optimum = _gradient(risk, A)
     return TwoLevels(
         gram=A,
         risk=value,
         one_minus_cosine=n * d * (2 - d) / (n - 1),
-        unique=bool(H[0, 1] + H[1, 0] > 0),
+        unique=bool(slopes_at_optimum[0, 1] + slopes_at_optimum[1, 0] > 0),
         certificate=certify(risk, value, H, A, tolerance=tolerance),
         iterations=slopes,
     )
+
+
+def _gradient(risk: Risk, A: FloatArray) -> FloatArray:
+    """The gradient of the risk; where it underflows, a multiple of it that does not."""
+    H = risk.evaluate(A).gradient
+    if not H.any() and has_tiny_terms(risk, H):
+        return LogRisk.of(risk).value_and_gradient(A)[1]
+    return H
 
 
 def _gram(d: float, n: int) -> FloatArray:
