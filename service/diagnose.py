@@ -287,6 +287,6 @@ router = computation_router(
         FILE_COMPUTATION,
         receive,
         schema=FORM_SCHEMA,
-        problems=("upload_timeout", "storage_full"),
+        problems=("storage_full",),
     ),
 )

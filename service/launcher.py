@@ -11,6 +11,7 @@ import uvicorn
 from pydantic import ValidationError
 
 from service.app import create_app
+from service.protocol import BoundedHttp
 from service.settings import Settings
 
 GRACE_SECONDS = 1
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app,
         host=settings.host,
         port=settings.port,
+        http=BoundedHttp,
         log_level=settings.log_level.lower(),
         access_log=settings.log_level in ("DEBUG", "INFO"),
         timeout_graceful_shutdown=GRACE_SECONDS,

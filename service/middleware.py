@@ -8,6 +8,7 @@ import re
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.problems import Problem, problem_from, problem_response
@@ -40,6 +41,8 @@ class RequestIdentity:
 
         try:
             await self.app(scope, receive, send_with_id)
+        except ClientDisconnect:  # while its body was read: nobody is left to answer
+            return
         except Exception as error:
             problem = problem_from(error)
             if started:  # half of an answer is out: only breaking the connection tells the client

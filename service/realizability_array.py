@@ -61,7 +61,8 @@ async def receive(request: Request) -> AsyncIterator[bytes]:
     """The settings of the query string, checked, and the file."""
     require_no_encoding(request)
     settings = _settings(request.query_params.multi_items())
-    file = await read_bounded(request, request.state.settings.max_array_bytes)
+    limits = request.state.settings
+    file = await read_bounded(request, limits.max_array_bytes, limits.body_seconds)
     yield settings.model_dump_json().encode() + SEPARATOR + file
 
 

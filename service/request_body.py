@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import math
@@ -48,20 +49,32 @@ MESSAGES = {
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
     """The body, refused as soon as it is known to be too long, whatever its headers say."""
     _require_json(request)
-    return await read_bounded(request, max_bytes)
+    return await read_bounded(request, max_bytes, request.state.settings.body_seconds)
 
 
-async def read_bounded(request: Request, max_bytes: int) -> bytes:
-    """The whole body, whatever its type, refused as soon as it is known to be too long."""
-    return b"".join([chunk async for chunk in bounded_chunks(request, max_bytes)])
+async def read_bounded(request: Request, max_bytes: int, seconds: float) -> bytes:
+    """The whole body, whatever its type, refused as soon as it is known to be too long or too slow.
+
+    Raises:
+        Problem: body_too_large or upload_timeout.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return b"".join([chunk async for chunk in bounded_chunks(request, max_bytes)])
+    except TimeoutError:
+        raise Problem(
+            "upload_timeout", f"the body took longer than {seconds:g} s", headers={"Connection": "close"}
+        ) from None
 
 
 async def bounded_chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
     """The body piece by piece.
 
     Raises:
-        Problem: body_too_large, before the piece that would exceed the limit.
+        Problem: body_too_large, before the piece that would exceed the limit; http_error.
     """
+    if "upgrade" in request.headers:  # the parser takes what follows for another protocol
+        raise Problem("http_error", "send the body without an Upgrade header: only HTTP/1.1 is spoken here")
     if _declared_length(request) > max_bytes:
         _refuse_length(max_bytes)
     received = 0

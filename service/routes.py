@@ -27,8 +27,10 @@ CLIENT_CLOSED_REQUEST = 499
 
 COMPUTATION_PROBLEMS = (
     "malformed_json",
+    "http_error",
     "unauthorized",
     "not_acceptable",
+    "upload_timeout",
     "body_too_large",
     "unsupported_media_type",
     "invalid_input",

@@ -58,6 +58,9 @@ class Settings(Limits, BaseSettings):
     workers: int = Field(default=2, ge=1, le=64, description="solver processes")
     max_waiting: int = Field(default=64, ge=1, description="computations that may wait for a solver process")
     max_uploads: int = Field(default=4, ge=1, description="uploads received or computed on at a time")
+    body_seconds: float = Field(
+        default=120.0, gt=0, description="a JSON or .npy body has to arrive within this time"
+    )
     upload_seconds: float = Field(default=900.0, gt=0, description="an upload has to arrive within this time")
     picture_bytes: int = Field(default=64 * MIB, ge=0, description="pictures kept in memory")
     cache_bytes: int = Field(default=256 * MIB, ge=0, description="answers kept in memory; 0 turns it off")
