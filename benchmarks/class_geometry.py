@@ -113,9 +113,9 @@ def _term_by_term(proportions: np.ndarray, k: int, temperature: float, solver: s
         probability = math.factorial(k) * math.prod(weights)
         exponents = [(A[i, j] - 1) / temperature + math.log(n) for j, n in enumerate(draws) if n]
         terms.append(proportions[i] * probability * cp.log_sum_exp(cp.hstack([0.0, *exponents])))
-    problem = cp.Problem(cp.Minimize(cp.sum(cp.hstack(terms))), [cp.diag(A) == 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy advises against long sums, and doubts SCS's answer
+        problem = cp.Problem(cp.Minimize(cp.sum(cp.hstack(terms))), [cp.diag(A) == 1])
         return float(problem.solve(solver=solver))
 
 
