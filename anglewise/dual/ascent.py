@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from anglewise.certificate import require_finite
+from anglewise.dual import small
 from anglewise.dual.kernels import gradient_in_y, y_matrices
 from anglewise.dual.surrogate import State, Surrogate
 from anglewise.sampling import FloatArray
@@ -50,6 +51,8 @@ def minimize_over_v(
     s: Surrogate, Y: FloatArray, v: FloatArray, tolerance: float = INNER_TOLERANCE
 ) -> tuple[FloatArray, State]:
     """min_v Φ(Y, v) by damped Newton; ``tolerance`` on |∂Φ/∂v_g| / w_g."""
+    if s.is_small(Y):
+        return s.minimized_over_v(Y, v, tolerance)
     state = s.state(Y, v)
     if not s.bends:
         return v, state
@@ -86,9 +89,14 @@ class _Direction:
     follow: FloatArray
 
 
-def _direction(s: Surrogate, point: DualPoint, scale: FloatArray, gradient: FloatArray) -> _Direction:
+def newton_direction(s: Surrogate, point: DualPoint, scale: FloatArray, gradient: FloatArray) -> _Direction:
     p, Y, state = s.partition, point.Y, point.state
     B, r = Y.shape
+    if s.is_small(Y):
+        d, follow, finite = small.direction(s.model, Y, scale, gradient, state.free, state.pairs, state.rows)
+        if not finite:
+            raise FloatingPointError("the Newton direction is not finite")
+        return _Direction(d, follow)
     K, H = np.empty((len(point.v), B * r)), np.empty((B * r, B * r))
     y_matrices(
         Y, scale, gradient, state.omega, s.c, p.unit, p.n, p.N, s.T, state.A, state.X, state.share, K, H
@@ -156,7 +164,7 @@ def ascend(
         last_residual = residual
         if time.monotonic() > deadline:
             break
-        newton = _direction(s, point, scale, gradient)
+        newton = newton_direction(s, point, scale, gradient)
         limit = min(1.0, radius / float(np.abs(newton.d).max()))
         slope = limit * float(newton.d @ (gradient * scale[:, None]).ravel())
         new = _line_search(s, point, scale, newton.d * limit, newton.follow * limit, slope)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anglewise.dual import small
 from anglewise.dual.kernels import (
     best_scale,
     clip_pairs,
@@ -52,23 +53,17 @@ class State:
     """The dual function at (Y, v): the minimizing A and the sums the derivatives need.
 
     Attributes:
-        A, X, share: (B, B) the minimizing Gram matrix, e^{(A - R)/T}, and its share (0 where clipped).
-        total, free_total: (G,) Σ_b ω c X over all and over unclipped pairs.
+        pairs: (4, B, B) S; A, X, share: the minimizing Gram matrix, e^{(A - R)/T}, its share (0 where clipped).
+        rows: (4, G) total, free_total: Σ_b ω c X over all and over unclipped pairs; omega; gradient: ∂Φ/∂v.
         value: Φ(Y, v) at the best scale of Y; ``noise`` its rounding error.
-        gradient: (G,) ∂Φ/∂v; ``residual`` the largest |∂Φ/∂v_g| / w_g.
+        residual: the largest |∂Φ/∂v_g| / w_g.
         log_scale: t, the best scale of Z being e^t; ``trace`` that of Z at this scale.
         free: 4T ⟨N, Z⟩ over unclipped pairs, the curvature in the scale.
         clipped: pairs at the box.
     """
 
-    S: FloatArray
-    A: FloatArray
-    X: FloatArray
-    share: FloatArray
-    total: FloatArray
-    free_total: FloatArray
-    omega: FloatArray
-    gradient: FloatArray
+    pairs: FloatArray
+    rows: FloatArray
     value: float = 0.0
     noise: float = 0.0
     residual: float = 0.0
@@ -76,6 +71,10 @@ class State:
     trace: float = 0.0
     free: float = 0.0
     clipped: int = 0
+
+    def __post_init__(self) -> None:
+        self.S, self.A, self.X, self.share = self.pairs
+        self.total, self.free_total, self.omega, self.gradient = self.rows
 
 
 class Surrogate:
@@ -169,15 +168,35 @@ class Surrogate:
         # In order of the rows, whatever thread was first: the same sum each time.
         return sum(part[1] for part in sorted(parts))
 
+    def is_small(self, Y: FloatArray) -> bool:
+        """Whether the kernels of `small` are the faster ones."""
+        return max(Y.size, len(self.weight)) <= small.MAX_UNKNOWNS
+
+    @property
+    def model(self) -> small.Model:
+        """The surrogate and its partition for the kernels of `small`."""
+        p = self.partition
+        return small.Model(
+            self.weight, self.excess, self.c, p.unit, p.n, p.N, self.reference, self.T,
+            p.any_merged, self.bends,
+        )  # fmt: skip
+
+    def minimized_over_v(self, Y: FloatArray, v: FloatArray, tolerance: float) -> tuple[FloatArray, State]:
+        """v and the state that minimize Φ(Y, ·), for small problems."""
+        B, G = len(self.partition), len(self.weight)
+        P, W = np.empty((2, 4, B, B)), np.empty((2, 4, G))
+        v, kept, scalars, finite = small.minimize_over_v(self.model, Y, v, tolerance, P, W)
+        if not finite:
+            raise FloatingPointError("the dual function overflows")
+        return v, State(P[kept], W[kept], *scalars)
+
     def release(self, state: State) -> None:
         """Gives the arrays of a state back for reuse."""
         self._spare.append(state)
 
     def _new_state(self) -> State:
         B, G = len(self.partition), len(self.weight)
-        S, A, X, share = np.empty((4, B, B))
-        total, free_total, omega, gradient = np.empty((4, G))
-        return State(S, A, X, share, total, free_total, omega, gradient)
+        return State(np.empty((4, B, B)), np.empty((4, G)))
 
     def v_hessian(self, s: State) -> tuple[FloatArray, FloatArray]:
         """Hessian in v at the best scale, scaled to unit diagonal, and the scaling (G,)."""
