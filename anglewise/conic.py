@@ -22,6 +22,7 @@ from anglewise.sampling import FloatArray
 
 Backend = Literal["CLARABEL", "SCS"]
 
+SMALLEST_SLOPE = 1e-280
 ATTEMPTS = ((1e-11, 1e-13), (1e-8, 1e-9), (1e-7, 1e-6), (1e-6, 1e-4))
 """Accuracy asked of the solver, and the relative weight below which a draw is left out.
 
@@ -51,8 +52,13 @@ def solve_conic(loss: Loss, outcomes: Outcomes, tolerance: float, backend: Backe
     """The most accurate answer the conic solver reaches.
 
     Raises:
-        NumericalFailure: it fails at the lowest accuracy too.
+        NumericalFailure: it fails at the lowest accuracy too, or the risk underflows.
     """
+    if (
+        isinstance(loss, InfoNCE | Logistic | Exponential)
+        and _slope_at_simplex(loss, outcomes) < SMALLEST_SLOPE
+    ):
+        raise NumericalFailure("the terms of this risk underflow, so no conic solver can tell matrices apart")
     cp: Any = importlib.import_module("cvxpy")  # a second of import time, paid only by users of this solver
     failure: Exception | None = None
     for accuracy, negligible in ATTEMPTS:
@@ -65,6 +71,21 @@ def solve_conic(loss: Loss, outcomes: Outcomes, tolerance: float, backend: Backe
         if A is not None:
             return ConicAnswer(A, np.zeros(len(A)), None, 0)
     raise NumericalFailure(f"{backend} found no matrix: {failure}") from failure
+
+
+def run_solver(problem: Any, solver: str, **options: Any) -> None:
+    """Let cvxpy solve the problem.
+
+    Raises:
+        NumericalFailure: the solver panicked. Clarabel is written in Rust, whose panics come as a
+            BaseException and would end the process.
+    """
+    try:
+        problem.solve(solver=solver, **options)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise NumericalFailure(f"{solver} panicked: {error}") from None
 
 
 def _attempt(
@@ -90,7 +111,7 @@ def _attempt(
         options = {f"tol_{name}": accuracy for name in ("gap_abs", "gap_rel", "feas")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an inaccurate answer is judged by its certificate
-        problem.solve(solver=getattr(cp, backend), **options)
+        run_solver(problem, getattr(cp, backend), **options)
     if A.value is None or not np.isfinite(A.value).all():
         raise NumericalFailure(f"status {problem.status}")
     slopes = None
@@ -121,8 +142,8 @@ def _exponential_surrogate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            problem.solve(solver=getattr(cp, backend))
-        except cp.error.SolverError:
+            run_solver(problem, getattr(cp, backend))
+        except (cp.error.SolverError, NumericalFailure):
             return None
     found = A.value is not None and bool(np.isfinite(A.value).all())
     return np.asarray(A.value, dtype=np.float64) if found else None
@@ -132,10 +153,14 @@ def _simplex(C: int) -> FloatArray:
     return np.where(np.eye(C) > 0, 1.0, -1 / max(C - 1, 1))
 
 
+def _slope_at_simplex(loss: Loss, outcomes: Outcomes) -> float:
+    C = outcomes.counts.shape[1]
+    return float(enumerated_value_and_gradient(loss, outcomes, _simplex(C))[1].sum())
+
+
 def _natural_unit(loss: Loss, outcomes: Outcomes) -> float:
     """The total slope at the simplex: conic solvers stop by absolute errors, and at low T risks are tiny."""
-    C = outcomes.counts.shape[1]
-    slope = float(enumerated_value_and_gradient(loss, outcomes, _simplex(C))[1].sum())
+    slope = _slope_at_simplex(loss, outcomes)
     return slope if slope > 0 else 1.0
 
 

@@ -24,7 +24,7 @@ from anglewise.enumeration import (
     enumerated_value_and_gradient,
     pair_weights,
 )
-from anglewise.errors import InvalidInput, NumericalFailure
+from anglewise.errors import InvalidInput, NumericalFailure, TooLarge
 from anglewise.geometry import Certificate, GroupSolution, SolverReport
 from anglewise.losses import InfoNCE, Loss, Triplet
 from anglewise.sampling import FloatArray, Groups, Sampling
@@ -32,6 +32,8 @@ from anglewise.spheres import minimize_on_spheres
 
 __all__ = ["Backend", "enumerated_risk", "solve_reference"]
 
+MAX_CLASSES = 100
+"""Beyond it a conic solver takes minutes and gigabytes, and ends the process when it gets no memory."""
 EPS = float(np.finfo(np.float64).eps)
 VANISHING_EIGENVALUE = 1e-7
 """Eigenvalues of the Gram matrix that an interior point only approaches zero with."""
@@ -55,12 +57,16 @@ def solve_reference(
         backend: the conic solver.
 
     Raises:
-        TooLarge: more than ``terms_limit`` draws.
+        TooLarge: more than `MAX_CLASSES` classes or ``terms_limit`` draws.
         InvalidInput: hard negatives (η > 0), whose risk is not convex.
         NumericalFailure: the conic solver gave no matrix.
     """
     if loss.hardness > 0:
         raise InvalidInput(("loss", "hardness"), "the reference solver needs a convex risk (hardness 0)")
+    if groups.classes > MAX_CLASSES:
+        raise TooLarge(
+            ("solver",), f"the reference solver takes at most {MAX_CLASSES} classes, not {groups.classes}"
+        )
     started = time.perf_counter()
     proportions = np.repeat(groups.proportions, groups.sizes)
     outcomes = enumerate_outcomes(proportions, sampling, loss, terms_limit=terms_limit)

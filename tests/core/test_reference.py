@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anglewise.conic import run_solver
 from anglewise.enumeration import enumerate_outcomes, enumerated_risk, enumerated_value_and_gradient
-from anglewise.errors import InvalidInput, TooLarge
+from anglewise.errors import InvalidInput, NumericalFailure, TooLarge
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss, SquaredHinge, Triplet
 from anglewise.reference import solve_reference
-from anglewise.sampling import group_classes
+from anglewise.sampling import FloatArray, group_classes
 
 LAM = np.array([0.5, 0.3, 0.2])
 LOSSES = [
@@ -194,3 +195,31 @@ def test_hard_negatives_are_refused() -> None:
     with pytest.raises(InvalidInput) as refused:
         solve_reference(group_classes(LAM), "supervised", InfoNCE(negatives=2, hardness=1.0))
     assert refused.value.field == ("loss", "hardness")
+
+
+def test_a_panic_of_the_solver_is_a_failure() -> None:
+    """Clarabel panics where every term of the risk underflows: as a BaseException, it would end a server."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Panicking:
+        def solve(self, **_: object) -> None:
+            raise PanicException("Eigval error")
+
+    with pytest.raises(NumericalFailure, match="panicked"):
+        run_solver(Panicking(), "CLARABEL")
+
+
+@pytest.mark.parametrize("lam", [LAM, np.array([5, 3, 2, 1]) / 11], ids=len)
+def test_a_risk_that_underflows_is_a_failure(lam: FloatArray) -> None:
+    with pytest.raises(NumericalFailure, match="underflow"):
+        solve_reference(group_classes(lam), "supervised", InfoNCE(negatives=2, temperature=0.001))
+
+
+def test_many_classes_are_refused() -> None:
+    """19,460 draws are few enough, but a cone of 140 classes takes more memory than there may be."""
+    groups = group_classes(np.arange(1, 141) / np.arange(1, 141).sum())
+    with pytest.raises(TooLarge) as refused:
+        solve_reference(groups, "supervised", Logistic(negatives=1))
+    assert refused.value.field == ("solver",)
