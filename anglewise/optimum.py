@@ -151,8 +151,8 @@ def _best(
     plain = replace(loss, hardness=0.0)
     risk = Risk(groups, sampling, plain)
     convex = _solve(groups, sampling, plain, solver, tolerance, time_limit)
-    if solver == "auto":
-        convex = refine(risk, convex, None if time_limit is None else time.monotonic() + time_limit)
+    until = None if time_limit is None else time.monotonic() + time_limit
+    convex = refine(risk, convex, until, minimize=solver == "auto")
     means, convex = clean(risk, convex)
     if loss.hardness == 0 and (dimension is None or dimension >= means.rank):
         means = replace(means, dimension=means.rank if dimension is None else dimension)

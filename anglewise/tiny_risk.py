@@ -119,11 +119,14 @@ def _seen_from_afar(risk: Risk, T: float) -> FloatArray:
     return risk.evaluate(np.full_like(risk.pair, cosine)).gradient
 
 
-def refine(risk: Risk, solution: GroupSolution, deadline: float | None = None) -> GroupSolution:
+def refine(
+    risk: Risk, solution: GroupSolution, deadline: float | None = None, *, minimize: bool = True
+) -> GroupSolution:
     """The solution itself, or with the angles that minimize the tiny part of the risk that they decide.
 
     Args:
         deadline: `time.monotonic` seconds.
+        minimize: otherwise angles that are not optimal get a warning.
     """
     if not may_have_tiny_terms(risk):
         return solution
@@ -131,10 +134,12 @@ def refine(risk: Risk, solution: GroupSolution, deadline: float | None = None) -
         if not has_tiny_terms(risk, risk.evaluate(solution.gram).gradient):
             return solution
         log_risk = LogRisk.of(risk)
-        if not np.isfinite(log_risk.log_weights[log_risk.pairs > 0]).all() or len(risk.groups) > MAX_GROUPS:
+        if not np.isfinite(log_risk.log_weights[log_risk.pairs > 0]).all():
             return _undetermined(solution)
         if _gap(risk, log_risk, solution.gram) <= solution.certificate.tolerance:
             return solution
+        if not minimize or len(risk.groups) > MAX_GROUPS:
+            return _undetermined(solution)
         return _minimized(risk, log_risk, solution, deadline)
 
 

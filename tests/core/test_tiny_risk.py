@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,26 @@ def test_what_cannot_be_resolved_is_said() -> None:
     low = optimal_geometry(counts, loss=InfoNCE(temperature=0.01), dimension=2)
     assert UNDETERMINED in low.warnings
     assert UNDETERMINED not in optimal_geometry(counts, loss=InfoNCE(temperature=0.5), dimension=2).warnings
+
+
+def test_the_reference_solver_is_not_replaced() -> None:
+    """It polishes its matrix at any scale, so it confirms these angles; where it does not, it says so."""
+    for T, negatives in ((0.01, 2), (0.02, 3)):
+        loss = InfoNCE(temperature=T, negatives=negatives)
+        reference = optimal_geometry([5, 4, 2], loss=loss, solver="cvxpy")
+        assert reference.solver.method.startswith("cvxpy")
+        assert not reference.warnings
+        np.testing.assert_allclose(reference.gram, optimal_geometry([5, 4, 2], loss=loss).gram, atol=1e-9)
+
+
+def test_a_wrong_matrix_is_told_apart() -> None:
+    groups = group_classes(proportions_from_counts([5, 4, 2]))
+    loss = InfoNCE(temperature=0.01)
+    simplex = minimize_risk(groups, "supervised", loss)
+    risk = Risk(groups, "supervised", loss)
+    wrong = replace(simplex, gram=np.full((3, 3), -0.5) + 1.5 * np.eye(3))
+    assert UNDETERMINED in refine(risk, wrong, minimize=False).warnings
+    assert refine(risk, refine(risk, wrong), minimize=False).warnings == ()
 
 
 def test_is_left_alone_where_the_risk_tells_the_angles() -> None:
