@@ -24,7 +24,10 @@ STEP = 0.15
 
 LEFT_END = -3.7
 MAX_NODES = 20_000
+TABULATED = 128
+"""Nodes that are computed once for all rows: most rows need no more."""
 UNDERFLOW = -650.0
+LARGEST = 1e304
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -47,8 +50,19 @@ def _scaled(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _node(p: FloatArray, z: FloatArray, own: float, own_e: float, own_d: float, z_e: FloatArray) -> float:
-    """log φ at one node, without cancellation at either end; fills z e^{-z}."""
+def _place(number: int) -> tuple[float, float, float, float]:
+    """A node in units of c: log cs, cs, e^{-cs} and the weight of the node."""
+    u = LEFT_END + number * STEP
+    shrink = math.exp(-u)
+    cs = math.exp(min(u - shrink, 700.0))
+    return u - shrink, cs, math.exp(-cs), (1.0 + shrink) * STEP
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _node(
+    p: FloatArray, z: FloatArray, own: float, own_e: float, own_d: float, z_e: FloatArray
+) -> tuple[float, float]:
+    """log φ and φ at one node, without cancellation at either end; fills z e^{-z}."""
     phi = own * own_e
     one_minus_phi = own * own_d
     for b in range(z.size):
@@ -61,7 +75,28 @@ def _node(p: FloatArray, z: FloatArray, own: float, own_e: float, own_d: float, 
         phi += p[b] * e
         one_minus_phi += p[b] * d
         z_e[b] = z[b] * e
-    return math.log1p(-one_minus_phi) if one_minus_phi < 0.5 else math.log(max(phi, 1e-308))
+    if one_minus_phi < 0.5:
+        return math.log1p(-one_minus_phi), 1.0 - one_minus_phi
+    phi = max(phi, 1e-308)
+    return math.log(phi), phi
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _term(
+    from_alpha: bool, cs: float, alpha_s: float, log_phi_k: float, all_gone: float
+) -> tuple[float, float]:
+    """The integrand of the value in u, and e^{-as} φ^k; ``all_gone`` is e^{-cs}."""
+    if not from_alpha:
+        remaining = math.exp(log_phi_k - alpha_s)
+        if cs - alpha_s + log_phi_k < 0.1:
+            return -math.expm1(cs - alpha_s + log_phi_k) * all_gone, remaining
+        return all_gone - remaining, remaining
+    decay = math.exp(-alpha_s)
+    if log_phi_k > -0.5:
+        drawn = -math.expm1(log_phi_k)
+        return drawn * decay, (1.0 - drawn) * decay
+    remaining = math.exp(log_phi_k - alpha_s)
+    return decay - remaining, remaining
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -72,6 +107,7 @@ def _log_sum_row(
     k: float,
     log_alpha: float,
     log_beta: float,
+    places: FloatArray,
     share: FloatArray,
     work: FloatArray,
 ) -> tuple[float, float]:
@@ -90,35 +126,33 @@ def _log_sum_row(
     # The smallest X underflows and no α hides it: z = sX is then formed in logarithms.
     wide = log_x[smallest] - scale < UNDERFLOW and log_a < UNDERFLOW / 2
     share[:] = 0.0
-    value = second = 0.0
-    u = LEFT_END
-    for _ in range(MAX_NODES):
-        shrink = math.exp(-u)
-        log_s = u - shrink - log_c
-        s = math.exp(min(log_s, 700.0))
-        cs = math.exp(min(u - shrink, 700.0))
+    value = second = own_z = own_e = own_d = 0.0
+    for number in range(MAX_NODES):
+        if number < TABULATED:
+            log_cs, cs = places[number, 0], places[number, 1]
+            all_gone, jacobian = places[number, 2], places[number, 3]
+        else:
+            log_cs, cs, all_gone, jacobian = _place(number)
+        s = min(cs / c, LARGEST)
         alpha_s = a / c * cs
-        own_z = s * own_x
-        own_e = math.exp(-own_z)
+        if own > 0.0:
+            own_z = s * own_x
+            own_e, own_d = math.exp(-own_z), -math.expm1(-own_z)
         for b in range(X.size):
             z[b] = s * X[b]
         if wide:
             for b in range(X.size):
-                z[b] = math.exp(min(log_s + log_x[b] - scale, 700.0)) if p[b] > 0.0 else 0.0
-        log_phi = _node(p, z, own, own_e, -math.expm1(-own_z), z_e)
-        jacobian = (1.0 + shrink) * STEP
-        remaining = math.exp(k * log_phi - alpha_s)
-        if from_alpha:
-            value -= math.expm1(k * log_phi) * math.exp(-alpha_s) * jacobian
-        elif cs - alpha_s + k * log_phi < 0.1:
-            value -= math.expm1(cs - alpha_s + k * log_phi) * math.exp(-cs) * jacobian
-        else:
-            value += (math.exp(-cs) - remaining) * jacobian
-        weight = k * math.exp((k - 1.0) * log_phi - alpha_s)
+                z[b] = math.exp(min(log_cs - log_c + log_x[b] - scale, 700.0)) if p[b] > 0.0 else 0.0
+        log_phi, phi = _node(p, z, own, own_e, own_d, z_e)
+        term, remaining = _term(from_alpha, cs, alpha_s, k * log_phi, all_gone)
+        value += term * jacobian
+        # e^{-as} φ^{k-1}, from φ^k unless that underflows.
+        others = remaining / phi if remaining > 1e-250 else math.exp((k - 1.0) * log_phi - alpha_s)
+        weight = k * others
         for b in range(X.size):
             share[b] += weight * jacobian * z_e[b]
         own_draw = own * own_z * own_e
-        two_draws = k * (k - 1.0) * own_draw * own_draw * math.exp((k - 2.0) * log_phi - alpha_s)
+        two_draws = (k - 1.0) * weight / phi * own_draw * own_draw
         second += jacobian * (
             alpha_s * alpha_s * remaining + (2.0 * alpha_s + own_z) * weight * own_draw + two_draws
         )
@@ -130,7 +164,6 @@ def _log_sum_row(
             value_done = alpha_s > 40.0 if from_alpha else (remaining < 1e-20 or z[smallest] > 45.0)
             if shares_done and value_done:
                 break
-        u += STEP
     base = log_alpha if from_alpha else log_beta + scale + log_c
     return base + value, second
 
@@ -159,9 +192,13 @@ def log_sum_rows(
         share: (G, G) filled with share_gh (0 where p is 0).
         second: (G,) filled with E w², w the share of α and of collisions in the sum.
     """
-    work = np.empty((3, log_x.shape[1]))
+    work, places = np.empty((3, log_x.shape[1])), np.empty((TABULATED, 4))
+    for number in range(TABULATED):
+        places[number] = _place(number)
     for g in range(start, stop):
-        value[g], second[g] = _log_sum_row(log_x[g], p[g], own[g], k, log_alpha, log_beta, share[g], work)
+        value[g], second[g] = _log_sum_row(
+            log_x[g], p[g], own[g], k, log_alpha, log_beta, places, share[g], work
+        )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -38,7 +38,7 @@ def second_moment_row(
         own_e = math.exp(-s * own_x)
         for b in range(B):
             z[b] = s * X[b]
-        log_phi = _node(p, z, own, own_e, -math.expm1(-s * own_x), z_e)
+        log_phi, _ = _node(p, z, own, own_e, -math.expm1(-s * own_x), z_e)
         jacobian = (1.0 + shrink) * STEP
         one = k * math.exp((k - 1.0) * log_phi - a * s) * jacobian
         two = k * (k - 1.0) * math.exp((k - 2.0) * log_phi - a * s) * jacobian

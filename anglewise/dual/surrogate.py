@@ -53,7 +53,7 @@ class State:
     """The dual function at (Y, v): the minimizing A and the sums the derivatives need.
 
     Attributes:
-        pairs: (4, B, B) S; A, X, share: the minimizing Gram matrix, e^{(A - R)/T}, its share (0 where clipped).
+        pairs: (4, B, B) S; A, the minimizer; X = e^{(A - R)/T}; share, that over S + Sᵀ (0 where clipped).
         rows: (4, G) total, free_total: Σ_b ω c X over all and over unclipped pairs; omega; gradient: ∂Φ/∂v.
         value: Φ(Y, v) at the best scale of Y; ``noise`` its rounding error.
         residual: the largest |∂Φ/∂v_g| / w_g.
