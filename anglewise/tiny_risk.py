@@ -32,6 +32,8 @@ LARGEST_SHARE = 1e-6
 """Of the terms e^{t/T} beside α in the logarithm of any anchor: beyond it that logarithm is not linear."""
 REFERENCE_EXPONENT = 300.0
 """Weights are read off where the terms are e^-300: far too small to bend the risk, and no underflow."""
+VISIBLE_GAP = 1e-4
+"""Of that part: larger ones leave the angles open by more than a hundredth of T."""
 MAX_GROUPS = 300
 ROUNDS = 3
 UNDETERMINED = (
@@ -63,13 +65,19 @@ def has_tiny_terms(risk: Risk, H: FloatArray) -> bool:
     """
     if not may_have_tiny_terms(risk):
         return False
-    loss, form = risk.loss, risk.form
-    assert isinstance(loss, (InfoNCE, Logistic, Exponential))
-    part = loss.temperature * risk.groups.sizes * (risk.law.neighbors * H).sum(axis=1)
+    form = risk.form
+    parts = _parts(risk, H)
     if form is None:
-        return bool(part.sum() < LARGEST_PART)
-    share = part / risk.anchor / form.multiplicity
-    return bool(part.sum() < LARGEST_PART and share.max() < LARGEST_SHARE)
+        return bool(parts.sum() < LARGEST_PART)
+    share = parts / risk.anchor / form.multiplicity
+    return bool(parts.sum() < LARGEST_PART and share.max() < LARGEST_SHARE)
+
+
+def _parts(risk: Risk, H: FloatArray) -> FloatArray:
+    """(G,) the part of the risk that depends on angles, by group of the anchor."""
+    assert isinstance(risk.loss, (InfoNCE, Logistic, Exponential))
+    n = risk.groups.sizes
+    return np.asarray(risk.loss.temperature * n * (risk.law.neighbors * H).sum(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -130,17 +138,29 @@ def refine(
     """
     if not may_have_tiny_terms(risk):
         return solution
+    tolerance = solution.certificate.tolerance
     with np.errstate(all="ignore"):
-        if not has_tiny_terms(risk, risk.evaluate(solution.gram).gradient):
+        H = risk.evaluate(solution.gram).gradient
+        if not has_tiny_terms(risk, H) or solution.certificate.gap < tolerance * _parts(risk, H).sum():
             return solution
         log_risk = LogRisk.of(risk)
         if not np.isfinite(log_risk.log_weights[log_risk.pairs > 0]).all():
             return _undetermined(solution)
-        if _gap(risk, log_risk, solution.gram) <= solution.certificate.tolerance:
+        if _gap(risk, log_risk, solution.gram) <= tolerance:
             return solution
-        if not minimize or len(risk.groups) > MAX_GROUPS:
-            return _undetermined(solution)
-        return _minimized(risk, log_risk, solution, deadline)
+        if minimize and len(risk.groups) <= MAX_GROUPS:
+            found = _minimized(risk, log_risk, solution, deadline)
+            if found.certificate.gap <= solution.certificate.gap:
+                solution = found
+        return solution if _tells_angles(risk, log_risk, solution) else _undetermined(solution)
+
+
+def _tells_angles(risk: Risk, log_risk: LogRisk, solution: GroupSolution) -> bool:
+    """Whether the gap is small against the part that depends on angles, exactly or in the limit."""
+    part = float(_parts(risk, risk.evaluate(solution.gram).gradient).sum())
+    if solution.certificate.gap < VISIBLE_GAP * part:
+        return True
+    return _gap(risk, log_risk, solution.gram) <= solution.certificate.tolerance
 
 
 def _minimized(
@@ -163,8 +183,7 @@ def _minimized(
     value, H = risk.value_and_gradient(best)
     certificate = certify(risk, value, H, best, tolerance=tolerance)
     report = SolverReport("factor (low temperature)", evaluations, len(risk.groups), time.monotonic() - begun)
-    refined = replace(solution, gram=best, risk=value, certificate=certificate, report=report, warnings=())
-    return refined if gap <= tolerance else _undetermined(refined)
+    return replace(solution, gram=best, risk=value, certificate=certificate, report=report, warnings=())
 
 
 def _gap(risk: Risk, log_risk: LogRisk, A: FloatArray) -> float:

@@ -127,6 +127,13 @@ def test_a_wrong_matrix_is_told_apart() -> None:
     assert refine(risk, refine(risk, wrong), minimize=False).warnings == ()
 
 
+def test_a_certified_solution_is_not_made_worse() -> None:
+    """Here the limit is off by a millionth, and the certificate of the exact risk notices."""
+    geometry = optimal_geometry([2636, 1, 42941, 202], loss=InfoNCE(temperature=0.0623, negatives=4))
+    assert geometry.certificate.certified
+    assert not geometry.warnings
+
+
 def test_is_left_alone_where_the_risk_tells_the_angles() -> None:
     groups = group_classes(proportions_from_counts([5, 3, 2]))
     for T in (0.05, 0.1, 1.0):
