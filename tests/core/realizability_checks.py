@@ -1,4 +1,4 @@
-"""Independent checks of a verdict: recompute everything from W and the answer alone."""
+"""Random weights, and independent checks of a verdict: everything recomputed from W and the answer alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,29 @@ from numpy.typing import NDArray
 from anglewise.verdict import Verdict
 
 Matrix = NDArray[np.float64]
+
+
+def random_weights(rng: np.random.Generator, n: int, kind: str, T: float) -> Matrix:
+    """Weights whose verdicts vary: planted Gram matrices, noise around them, row scalings, twins."""
+    r = int(rng.integers(1, n + 2))
+    Z = rng.normal(size=(n, r))
+    if kind != "distances":
+        Z /= np.linalg.norm(Z, axis=1)[:, None]
+    S = Z @ Z.T / T
+    if kind == "distances":
+        S = -((Z[:, None] - Z[None, :]) ** 2).sum(axis=2) / T
+    elif kind == "noisy":
+        E = rng.normal(size=(n, n)) * 10.0 ** rng.uniform(-3, 0.5)
+        S = S + E + E.T - 2 * np.diag(np.diag(E))
+    elif kind == "asymmetric":
+        S = S + rng.normal(size=(n, n)) * 0.1
+    elif kind == "stretched":
+        S = S * rng.uniform(0.5, 2.0)
+    if rng.random() < 0.3:
+        S = S + rng.normal(size=n)[:, None]  # constants of the rows do not matter
+    if n > 2 and rng.random() < 0.3:
+        S[1], S[:, 1] = S[0], S[:, 0]
+    return np.exp(S - S.max())
 
 
 def counted(n: int, self_pairs: str) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import pytest
 from anglewise.realizability import realizability
 from anglewise.weighted import best_geometry
 from anglewise.weights import LogWeights
-from tests.core.test_realizability_brute_force import random_weights
+from tests.core.realizability_checks import random_weights
 
 CLEAR_GAP = 1e-7
 

@@ -13,34 +13,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from anglewise.realizability import realizability
-from tests.core.realizability_checks import check_verdict, entropy_gap, similarities
+from tests.core.realizability_checks import check_verdict, entropy_gap, random_weights, similarities
 
 Matrix = NDArray[np.float64]
 CLEAR = 1e-6
 """Cases whose deciding eigenvalue is smaller than this, relative, are boundary cases and tested apart."""
-
-
-def random_weights(rng: np.random.Generator, n: int, kind: str, T: float) -> Matrix:
-    """Weights whose verdicts vary: planted Gram matrices, noise around them, row scalings, twins."""
-    r = int(rng.integers(1, n + 2))
-    Z = rng.normal(size=(n, r))
-    if kind != "distances":
-        Z /= np.linalg.norm(Z, axis=1)[:, None]
-    S = Z @ Z.T / T
-    if kind == "distances":
-        S = -((Z[:, None] - Z[None, :]) ** 2).sum(axis=2) / T
-    elif kind == "noisy":
-        E = rng.normal(size=(n, n)) * 10.0 ** rng.uniform(-3, 0.5)
-        S = S + E + E.T - 2 * np.diag(np.diag(E))
-    elif kind == "asymmetric":
-        S = S + rng.normal(size=(n, n)) * 0.1
-    elif kind == "stretched":
-        S = S * rng.uniform(0.5, 2.0)
-    if rng.random() < 0.3:
-        S = S + rng.normal(size=n)[:, None]  # constants of the rows do not matter
-    if n > 2 and rng.random() < 0.3:
-        S[1], S[:, 1] = S[0], S[:, 0]
-    return np.exp(S - S.max())
 
 
 def dense_gram(L: Matrix, T: float, metric: str) -> Matrix:

@@ -16,8 +16,7 @@ from anglewise.errors import InvalidInput
 from anglewise.realizability import realizability
 from anglewise.verdict import Verdict
 from anglewise.weights import LogWeights
-from tests.core.realizability_checks import check_verdict, similarities
-from tests.core.test_realizability_brute_force import random_weights
+from tests.core.realizability_checks import check_verdict, random_weights, similarities
 
 Matrix = NDArray[np.float64]
 KINDS = ["planted", "distances", "noisy", "asymmetric", "stretched"]
