@@ -40,8 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="start the service", description="Start the service.")
-    serve.add_argument("--port", type=int, default=os.environ.get("PORT", "8000"))
-    serve.add_argument("--host", default=os.environ.get("ANGLEWISE_HOST", "127.0.0.1"))
+    given_port = os.environ.get("ANGLEWISE_PORT") or os.environ.get("PORT") or "8000"
+    serve.add_argument("--port", type=port, default=given_port, help="default: PORT, or 8000")
+    serve.add_argument(
+        "--host",
+        default=os.environ.get("ANGLEWISE_HOST") or "127.0.0.1",
+        help="address to listen on; default: ANGLEWISE_HOST, or 127.0.0.1",
+    )
     test = commands.add_parser("test", help="run every test", description="Run every test.")
     test.add_argument("pytest_arguments", nargs="*", help="handed to pytest, after --")
     commands.add_parser("check", help="lint, formatting, types, import contracts")
@@ -59,9 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def port(text: str) -> int:
+    """A port number, from --port or PORT."""
+    if not (text.isdecimal() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} (from --port or PORT) is not a number from 0 to 65535")
+    return int(text)
+
+
 def run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         install("serve")
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"starting; the documentation is at http://{host}:{options.port}/docs", flush=True)
         become("-m", "service", "--host", options.host, "--port", str(options.port))
     install("dev")
     if options.command == "test":

@@ -256,7 +256,11 @@ FORM_SCHEMA = {
             "description": "an .npz archive of `embeddings` (n × d, float32 or float64) and `labels` (n "
             "integers or strings)",
         },
-        "prediction": {"type": "string", "description": "as in a JSON body, written as JSON"},
+        "prediction": {
+            "type": "string",
+            "description": "as in a JSON body, written as JSON",
+            "examples": ['{"loss": {"name": "infonce", "temperature": 0.1}}'],
+        },
         "normalize": {"type": "string", "enum": ["true", "false"]},
     },
 }

@@ -31,7 +31,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "head_timeout": (408, "The headers took too long to arrive"),
     "not_acceptable": (406, "No representation that the client accepts"),
     "body_too_large": (413, "The body is too large"),
-    "unsupported_media_type": (415, "The body must be JSON"),
+    "unsupported_media_type": (415, "The body has a type that is not read here"),
     "invalid_input": (422, "The request has an invalid value"),
     "too_large": (422, "The problem is too large to answer at once"),
     "numerical_failure": (422, "The computation broke down"),
@@ -121,7 +121,8 @@ def problem_from(error: Exception) -> Problem:
             return Problem(code, detail)
     if isinstance(error, HTTPException):
         code = HTTP_CODES.get(error.status_code, "http_error")
-        return Problem(code, error.detail, status=error.status_code, headers=error.headers)
+        detail = "/docs shows all addresses" if code == "not_found" else error.detail
+        return Problem(code, detail, status=error.status_code, headers=error.headers)
     logger.error("unforeseen error", exc_info=error)
     return Problem("internal_error", "an unforeseen error; the log of the service has its details")
 

@@ -67,14 +67,14 @@ async def receive(request: Request) -> AsyncIterator[bytes]:
 
 
 def query_parameters() -> tuple[Mapping[str, Any], ...]:
-    """OpenAPI of the query string."""
+    """OpenAPI of the query string; defaults are in words, or /docs would send them with JSON bodies too."""
     fields = ArraySettings.model_json_schema(ref_template="#/components/schemas/{model}")["properties"]
     return tuple(
         {
             "name": name,
             "in": "query",
             "required": False,
-            "description": f"with a body of {MEDIA_TYPE} only",
+            "description": f"with a body of {MEDIA_TYPE} only; default: {schema.pop('default') or 'none'}",
             "schema": schema,
         }
         for name, schema in fields.items()
