@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
@@ -14,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.problems import Problem, problem_from, problem_response
 
 REQUEST_ID = "X-Request-ID"
+STOPPING = Problem("not_ready", "the service is stopping", headers={"Connection": "close"})
+"""The server cancels requests that have not ended some time after it was told to stop."""
 WELL_FORMED_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -43,10 +46,10 @@ class RequestIdentity:
             await self.app(scope, receive, send_with_id)
         except ClientDisconnect:  # while its body was read: nobody is left to answer
             return
-        except Exception as error:
-            problem = problem_from(error)
+        except (Exception, asyncio.CancelledError) as error:
             if started:  # half of an answer is out: only breaking the connection tells the client
                 raise
+            problem = STOPPING if isinstance(error, asyncio.CancelledError) else problem_from(error)
             await problem_response(problem, request_id)(scope, receive, send_with_id)
 
 

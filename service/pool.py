@@ -173,6 +173,9 @@ class SolverPool:
     async def _serve(self, solver: SolverProcess) -> None:
         """Give the process jobs until it dies or has to be killed."""
         while (job := await self._next_job(solver)) is not None:
+            if solver.ended:  # while it was idle: the job is not to blame
+                self._put_back(job)
+                return
             job.start()
             try:
                 async with asyncio.timeout(self._time_left(job)):
@@ -213,6 +216,9 @@ class SolverPool:
         archive = job.header.get("archive")
         if archive is not None:
             Path(archive).unlink(missing_ok=True)
+        self._put_back(job)
+
+    def _put_back(self, job: Job) -> None:
         self._waiting.appendleft(job)
         self._hand_out()
 

@@ -68,6 +68,11 @@ class SolverProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Also before the end of its messages has been noticed."""
+        return self.gone.done() or self._process.poll() is not None
+
     async def ask(self, header: dict[str, Any], body: bytes = b"") -> Frame:
         """Send one message and wait for its answer.
 

@@ -136,6 +136,29 @@ class TestBody:
         assert b'"code":"http_error"' in answer
         assert b"Upgrade" in answer
 
+    def test_cancelled_by_the_server_gets_a_problem(self) -> None:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def never(scope: Scope, receive: Receive, send: Send) -> None:
+            await asyncio.Event().wait()
+
+        async def scenario() -> None:
+            async def receive() -> Message:
+                raise AssertionError
+
+            request = RequestIdentity(never)({"type": "http", "headers": []}, receive, send)
+            task = asyncio.create_task(request)
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+        asyncio.run(scenario())
+        assert sent[0]["status"] == 503
+        assert json.loads(sent[1]["body"])["code"] == "not_ready"
+
     def test_pipelined(self, port: int) -> None:
         request = HEAD + b"Content-Length: 2\r\n\r\nab"
         last = HEAD + b"Connection: close\r\nContent-Length: 3\r\n\r\nabc"

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import cast
 
 import httpx2
 import pytest
@@ -93,6 +94,29 @@ def busy_with(client: TestClient, pid: int) -> bool:
     pool = client.app_state["engine"].pool
     solver = next(solver for solver in pool._solvers if solver is not None and solver.pid == pid)
     return solver._answer is not None and not solver._answer.done()
+
+
+class IdleProcess:
+    """Stands for a solver process that is dead before anybody noticed."""
+
+    def __init__(self) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended = True
+
+
+class TestUnnoticedDeath:
+    def test_of_many_idle_processes_is_not_blamed_on_the_job(self) -> None:
+        async def scenario() -> None:
+            pool = SolverPool(Limits(), workers=3, max_waiting=1)
+            job = pool.submit("collapse_threshold", b'{"classes": 3}')
+            for _ in range(3):
+                await pool._serve(cast(SolverProcess, IdleProcess()))
+            assert list(pool._waiting) == [job]
+            assert not job.future.done()
+            assert job.attempts == 0
+            job.settle(({}, b""))
+
+        asyncio.run(scenario())
 
 
 class TestHangUp:
