@@ -153,8 +153,13 @@ def relative(risk: Risk, value: float, gap: float) -> float:
     return gap / max(abs(value), floor)
 
 
-def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance: float) -> Certificate:
+def certify(
+    risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance: float, proven: float = math.inf
+) -> Certificate:
     """The certificate of a feasible A with risk ``value`` and gradient ``H`` (`Risk.value_and_gradient`).
+
+    Args:
+        proven: the bound for w = √-y, or a better one, where it is known for this A already.
 
     Returns:
         the smallest of the bounds for w = 1, √-y and -y, with λ_min of Z and of A on all classes.
@@ -166,7 +171,8 @@ def certify(risk: Risk, value: float, H: FloatArray, A: FloatArray, *, tolerance
     Z, inside, y = dual_on_groups(groups, H, A)
     plain, least_dual = weighted_gap(groups, Z, inside, np.ones(len(groups)))
     w = dual_weights(y)
-    gap = min(plain, weighted_gap(groups, Z, inside, np.sqrt(w))[0])
+    root = proven if math.isfinite(proven) else weighted_gap(groups, Z, inside, np.sqrt(w))[0]
+    gap = min(plain, root)
     if relative(risk, value, gap) > min(tolerance, TIGHT):
         gap = min(gap, weighted_gap(groups, Z, inside, w)[0])
     if not math.isfinite(gap):

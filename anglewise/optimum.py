@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anglewise.answer import clean, convex_geometry, factored_geometry, verified
+from anglewise.blas import single_threaded_blas
 from anglewise.class_geometry import Geometry
 from anglewise.closed_forms import orthogonal_frame, point
 from anglewise.errors import InvalidInput, TooLarge
@@ -96,15 +97,16 @@ def optimal_geometry(
     proportions = _proportions(class_counts, class_proportions)
     _check_options(dimension, solver, tolerance, time_limit)
     groups = group_classes(proportions)
-    if groups.classes == 1:
-        geometry = point(groups, sampling, loss, dimension, tolerance)
-    elif nonnegative:
-        if solver == "cvxpy":
-            raise InvalidInput(("solver",), "the non-negative optimum has a closed form; use 'auto'")
-        geometry = orthogonal_frame(groups, sampling, loss, dimension, tolerance)
-    else:
-        geometry = _best(proportions, groups, sampling, loss, dimension, solver, tolerance, time_limit)
-    geometry = verified(geometry)
+    with single_threaded_blas():  # entered once: the uses inside it are then free
+        if groups.classes == 1:
+            geometry = point(groups, sampling, loss, dimension, tolerance)
+        elif nonnegative:
+            if solver == "cvxpy":
+                raise InvalidInput(("solver",), "the non-negative optimum has a closed form; use 'auto'")
+            geometry = orthogonal_frame(groups, sampling, loss, dimension, tolerance)
+        else:
+            geometry = _best(proportions, groups, sampling, loss, dimension, solver, tolerance, time_limit)
+        geometry = verified(geometry)
     return replace(geometry, solver=replace(geometry.solver, seconds=time.perf_counter() - started))
 
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from anglewise.errors import InvalidInput
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss, SquaredHinge, Triplet
@@ -56,6 +57,21 @@ def log_sum_form(loss: Loss) -> LogSum | None:
     return LogSum(1.0, k, _log(loss.alpha), log_beta)
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _curvatures(p: FloatArray, share: FloatArray, constant: FloatArray) -> FloatArray:
+    """(E w)²/E w² of each row, see `RiskEvaluation`; ``constant`` is E (1 - w)²."""
+    curvature = np.ones(constant.size)
+    for g in range(constant.size):
+        q = 0.0
+        for h in range(p.shape[1]):
+            q += p[g, h] * share[g, h]
+        # E w² from E (1 - w)²; for small q that cancels, and there the row is nearly linear in e^t anyway.
+        if q > 1e-3:
+            second = max(constant[g] - 1.0 + 2.0 * q, q * q)
+            curvature[g] = min(1.0, max(q * q / second, min(1.0, q)))
+    return curvature
+
+
 @dataclass(frozen=True)
 class RiskEvaluation:
     """The risk at one Gram matrix.
@@ -93,7 +109,11 @@ class Risk:
 
     def value(self, A: FloatArray) -> float:
         """S(A), every constant included."""
-        return self.evaluate(A).risk
+        if self.form is None or self.groups.classes == 1:
+            return self.evaluate(A).risk
+        self.evaluations += 1
+        rows, _, _ = self._rows(self.form, np.asarray(A, dtype=np.float64))
+        return self.form.multiplicity * float(self.anchor @ rows)
 
     def value_and_gradient(self, A: FloatArray) -> tuple[float, FloatArray]:
         """S(A) and H, see `RiskEvaluation`.
@@ -113,20 +133,23 @@ class Risk:
         return self._separable(np.asarray(A, dtype=np.float64))
 
     def _log_sum(self, form: LogSum, A: FloatArray) -> RiskEvaluation:
-        G = len(self.groups)
-        T = self._temperature
         if self.groups.classes == 1:
             total = np.logaddexp(form.log_alpha, form.log_beta + _log_draws(form.draws))
             return RiskEvaluation(form.multiplicity * float(total), np.zeros((1, 1)), np.ones(1))
-        log_x = (A - 1.0) / T
-        value, share, constant = np.empty(G), np.empty((G, G)), np.empty(G)
-        if math.isinf(form.draws):
-            self._average_rows(form, log_x, value, share, constant)
-        else:
-            self._drawn_rows(form, log_x, value, share, constant)
+        value, share, constant = self._rows(form, A)
         risk = form.multiplicity * float(self.anchor @ value)
-        gradient = (form.multiplicity / T) * self.pair * share
-        return RiskEvaluation(risk, gradient, self._curvature(share, constant))
+        gradient = (form.multiplicity / self._temperature) * self.pair * share
+        return RiskEvaluation(risk, gradient, _curvatures(self.law.group, share, constant))
+
+    def _rows(self, form: LogSum, A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Per anchor group the expected logarithm (G,), the shares (G, G) and E (1 - w)² (G,)."""
+        G, log_x = len(self.groups), (A - 1.0) / self._temperature
+        outputs = np.empty(G), np.empty((G, G)), np.empty(G)
+        if math.isinf(form.draws):
+            self._average_rows(form, log_x, *outputs)
+        else:
+            self._drawn_rows(form, log_x, *outputs)
+        return outputs
 
     @property
     def _temperature(self) -> float:
@@ -170,13 +193,6 @@ class Risk:
             value[:] = form.log_beta + scale + np.log(m)
         share[:] = X / (a + m)[:, None]
         constant[:] = ((a + fixed) / (a + m)) ** 2
-
-    def _curvature(self, share: FloatArray, constant: FloatArray) -> FloatArray:
-        q = np.einsum("gh,gh->g", self.law.group, share)
-        # E w² from E (1 - w)²; for small q that cancels, and there the row is nearly linear in e^t anyway.
-        second = np.maximum(constant - 1.0 + 2.0 * q, q * q)
-        bounded = np.clip(q * q / np.maximum(second, 1e-300), np.minimum(1.0, q), 1.0)
-        return np.where(q > 1e-3, bounded, 1.0)
 
     def _separable(self, A: FloatArray) -> RiskEvaluation:
         m, t = multiplicity(self.loss), A - 1.0

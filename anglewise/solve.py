@@ -120,7 +120,7 @@ class _Finder:
         answer = solve_dual(self.risk, tolerance=self.aim, deadline=self.deadline)
         at = answer.best.at
         method = f"dual of rank {answer.columns}"
-        return self._judged(answer.best.A, at.risk, at.gradient, method, answer.rounds)
+        return self._judged(answer.best.A, at.risk, at.gradient, method, answer.rounds, answer.best.gap)
 
     def _linear(self, best: _Found | None) -> _Found:
         best = best or self._simplex()
@@ -141,8 +141,10 @@ class _Finder:
         value, H = self.risk.value_and_gradient(A)
         return self._judged(A, value, H, method, iterations)
 
-    def _judged(self, A: FloatArray, value: float, H: FloatArray, method: str, iterations: int) -> _Found:
-        certificate = certify(self.risk, value, H, A, tolerance=self.tolerance)
+    def _judged(
+        self, A: FloatArray, value: float, H: FloatArray, method: str, iterations: int, gap: float = math.inf
+    ) -> _Found:
+        certificate = certify(self.risk, value, H, A, tolerance=self.tolerance, proven=gap)
         return _Found(A, value, certificate, method, iterations)
 
 

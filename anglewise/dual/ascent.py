@@ -16,7 +16,7 @@ from scipy.linalg import blas, lapack
 
 from anglewise.certificate import require_finite
 from anglewise.dual import small
-from anglewise.dual.kernels import gradient_in_y, y_matrices
+from anglewise.dual.kernels import eliminate_scale, gradient_in_y, y_matrices
 from anglewise.dual.surrogate import State, Surrogate
 from anglewise.sampling import FloatArray
 
@@ -102,12 +102,8 @@ def newton_direction(s: Surrogate, point: DualPoint, scale: FloatArray, gradient
         Y, scale, gradient, state.omega, s.c, p.unit, p.n, p.N, s.T, state.A, state.X, state.share, K, H
     )
     g = (gradient * scale[:, None]).ravel()
-    e = (Y / scale[:, None]).ravel()  # the direction that scales Y: eliminated exactly
-    along = H @ e
-    h = -float(e @ along)
-    if h > 0 and state.free > 0:
-        K += np.outer(-2.0 * state.free_total / state.free, along)
-        H += np.outer(along, along) / h - np.outer(e, e) * (h / float(e @ e) ** 2)
+    e = (Y / scale[:, None]).ravel()
+    eliminate_scale(K, H, e, state.free_total, state.free)
     H *= -1.0
     if s.bends:
         Hv, scaling = s.v_hessian(state)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from anglewise.sampling import FloatArray, IntArray
@@ -361,3 +362,23 @@ def y_matrices(
     if r == 1:
         for b in range(B):
             H[b, b] += gradient[b, 0] * scale[b]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def eliminate_scale(K: FloatArray, H: FloatArray, e: FloatArray, free_total: FloatArray, free: float) -> None:
+    """The direction e that scales Y is eliminated exactly."""
+    along = np.zeros(e.size)
+    h = size = 0.0
+    for i in range(e.size):
+        for j in range(e.size):
+            along[i] += H[i, j] * e[j]
+        h -= e[i] * along[i]
+        size += e[i] * e[i]
+    if not (h > 0.0 and free > 0.0):
+        return
+    for g in range(free_total.size):
+        for j in range(e.size):
+            K[g, j] -= 2.0 * free_total[g] / free * along[j]
+    for i in range(e.size):
+        for j in range(e.size):
+            H[i, j] += along[i] * along[j] / h - e[i] * e[j] * (h / size**2)

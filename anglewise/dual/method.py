@@ -111,6 +111,7 @@ class _Search:
         G = len(risk.groups)
         self.T = temperature(risk)
         self.tabu = np.zeros((G, G), dtype=np.bool_)
+        self.pairs = risk.groups.sizes[:, None] * risk.law.neighbors
         self._restart()
         self.anchor: Iterate | None = None
         self.polish = len(risk.groups) <= POLISHED_GROUPS
@@ -152,11 +153,11 @@ class _Search:
                 continue
             before = now
             now = self._globalized(before, stair)
-            self._match_curvature(before, now)
             columns = stair.Y.shape[1]
             self.stalled = 0 if now.gap < 0.7 * best.gap and self.tolerance > POLISHED else self.stalled + 1
             if now.gap < best.gap:
                 best = now
+            self._match_curvature(before, now)
         return DualAnswer(best, rounds, columns)
 
     def _from_anchor(self, anchor: Iterate) -> Iterate | None:
@@ -181,8 +182,9 @@ class _Search:
             self.Y = np.sqrt(size)[:, None]
         scale = now.gap / max(relative(self.risk, now.at.risk, now.gap), 1e-300)
         wanted = max(0.1 * self.tolerance * scale, 1e-3 * now.gap)
+        self.model = Surrogate(self.risk, now.at, now.A, self.stretch)
         stair = minimize_surrogate(
-            Surrogate(self.risk, now.at, now.A, self.stretch), self.partition, self.Y,
+            self.model, self.partition, self.Y,
             np.zeros(len(self.risk.groups)), self.tabu, wanted, self.deadline,
         )  # fmt: skip
         self.partition, self.Y = stair.partition, stair.Y
@@ -206,10 +208,9 @@ class _Search:
         largest = float(np.abs(step).max())
         if not 1e-9 < largest < self.T:
             return
-        groups, model = self.risk.groups, Surrogate(self.risk, before.at, before.A)
-        pairs = groups.sizes[:, None] * self.risk.law.neighbors
-        exact = float((pairs * (now.at.gradient - before.at.gradient) * step).sum())
-        modeled = float((pairs * (model.gradient(now.A) - before.at.gradient) * step).sum())
+        weighted = self.pairs * step
+        exact = float((weighted * (now.at.gradient - before.at.gradient)).sum())
+        modeled = float((weighted * (self.model.gradient(now.A, self.T) - before.at.gradient)).sum())
         if modeled > 0:
             self.stretch = 1.0 / min(1.0, max(LEAST_CURVATURE_RATIO, exact / modeled))
 

@@ -22,6 +22,7 @@ class Partition:
         n: (B,) classes the unit counts for.
         N: (B, B) ordered pairs of different classes.
         active: (B, B) N > 0.
+        alone: the units of one class.
         fixed: (G, G) pairs of groups whose inner product the partition fixes at 1.
     """
 
@@ -32,6 +33,7 @@ class Partition:
         self.N = self.n[:, None] * self.n
         np.fill_diagonal(self.N, self.n * (self.n - 1.0))
         self.active = self.N > 0
+        self.alone = np.flatnonzero(~self.active.diagonal())
         self.any_merged = bool(merged.any())
 
     def __len__(self) -> int:
@@ -44,8 +46,7 @@ class Partition:
     def expand(self, A: FloatArray) -> FloatArray:
         """The group Gram matrix of a unit Gram matrix."""
         A = A.copy()
-        diagonal = np.diag_indices(len(self))
-        A[diagonal] = np.where(self.active[diagonal], A[diagonal], 1.0)
+        A[self.alone, self.alone] = 1.0
         if not self.any_merged:
             return A
         return np.where(self.fixed, 1.0, A[np.ix_(self.unit, self.unit)])
@@ -56,6 +57,10 @@ class Partition:
         M = root[:, None] * A * root
         np.fill_diagonal(M, 1.0 + (self.n - 1.0) * np.where(self.n > 1, np.diag(A), 0.0))
         return np.asarray(M, dtype=np.float64)
+
+    def least_inside(self, A: FloatArray) -> float:
+        """The smallest eigenvalue on directions inside one unit that sum to zero; ∞ without any."""
+        return float(np.where(self.n > 1, 1.0 - np.diag(A), np.inf).min())
 
     def first_groups(self) -> IntArray:
         """(B,) one group of each unit."""

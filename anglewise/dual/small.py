@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from anglewise.dual.kernels import dual_state, row_terms, row_weights, v_hessian, y_matrices
+from anglewise.dual.kernels import dual_state, eliminate_scale, row_terms, row_weights, v_hessian, y_matrices
 from anglewise.sampling import FloatArray, IntArray
 
 MAX_UNKNOWNS = 48
@@ -75,6 +75,22 @@ def _factored(M: FloatArray) -> bool:
             for k in range(i, order):
                 M[i, k] -= x * M[j, k]
     return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def is_semidefinite(A: FloatArray, n: FloatArray, shift: float) -> bool:
+    """Whether a Gram matrix on units has no eigenvalue below -``shift``, on units and inside them."""
+    order = n.size
+    M = np.empty((order, order))
+    for b in range(order):
+        for b2 in range(order):
+            M[b, b2] = math.sqrt(n[b] * n[b2]) * A[b, b2]
+        M[b, b] = 1.0 + shift
+        if n[b] > 1.0:
+            M[b, b] += (n[b] - 1.0) * A[b, b]
+            if not 1.0 - A[b, b] > -shift:
+                return False
+    return _factored(M)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -184,28 +200,6 @@ def minimize_over_v(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale_eliminated(
-    K: FloatArray, H: FloatArray, e: FloatArray, free_total: FloatArray, free: float
-) -> None:
-    """The direction e that scales Y is eliminated exactly."""
-    along = np.zeros(e.size)
-    h = size = 0.0
-    for i in range(e.size):
-        for j in range(e.size):
-            along[i] += H[i, j] * e[j]
-        h -= e[i] * along[i]
-        size += e[i] * e[i]
-    if not (h > 0.0 and free > 0.0):
-        return
-    for g in range(free_total.size):
-        for j in range(e.size):
-            K[g, j] -= 2.0 * free_total[g] / free * along[j]
-    for i in range(e.size):
-        for j in range(e.size):
-            H[i, j] += along[i] * along[j] / h - e[i] * e[j] * (h / size**2)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _ascent_direction(M: FloatArray, g: FloatArray, jitter: float) -> FloatArray:
     """M⁻¹ g for the upper triangle of M; absolute eigenvalues where M is indefinite (saddle-free Newton)."""
     U = M.copy()
@@ -257,7 +251,7 @@ def direction(
         for a in range(r):
             g[b * r + a] = gradient[b, a] * scale[b]
             e[b * r + a] = Y[b, a] / scale[b]
-    _scale_eliminated(K, H, e, W[1], free)
+    eliminate_scale(K, H, e, W[1], free)
     M = -H
     Hv, U, scaling = np.empty((G, G)), np.empty((G, G)), np.empty(G)
     if m.bends:

@@ -17,6 +17,7 @@ import scipy.linalg
 from scipy.linalg import lapack
 
 from anglewise.certificate import SMALL, dual_on_groups, dual_weights, require_finite, weighted_gap
+from anglewise.dual import small
 from anglewise.dual.ascent import DualPoint, ascend, minimize_over_v
 from anglewise.dual.partition import BoolArray, Partition, merge, merged_dual, positive, split
 from anglewise.dual.surrogate import Surrogate
@@ -94,18 +95,23 @@ def minimize_surrogate(
 def _feasible(s: Surrogate, point: DualPoint) -> tuple[Stair, float, FloatArray]:
     """The point made feasible, with its estimated gap; λ_min of A on units and its direction per class."""
     p, A = s.partition, point.state.A
-    M = p.unit_matrix(A)
-    inside = float(np.where(p.n > 1, 1.0 - np.diag(A), math.inf).min())
     least, direction = -DEFINITE, np.empty(0)
-    if not (inside > least and shifted_is_definite(M, -least)):
-        least, direction = smallest_pair(M)
+    if not _is_semidefinite(p, A):
+        least, direction = smallest_pair(p.unit_matrix(A))
         direction = direction / np.sqrt(p.n)
-        least = min(least, inside)
+        least = min(least, p.least_inside(A))
     shift = max(0.0, -least) * (1.0 + 1e-10)
     gram = p.expand(np.clip(A / (1.0 + shift), -1.0, 1.0))
     # Unmerged, strong duality holds: only the repair costs something.
     gap = _model_gap(s, gram) if p.any_merged else shift * point.state.trace * s.stretch
     return Stair(gap, gram, p, point.Y, point.v), least, direction
+
+
+def _is_semidefinite(p: Partition, A: FloatArray) -> bool:
+    """Up to rounding, on all classes."""
+    if len(p) <= small.MAX_UNKNOWNS:
+        return bool(small.is_semidefinite(A, p.n, DEFINITE))
+    return p.least_inside(A) > -DEFINITE and shifted_is_definite(p.unit_matrix(A), DEFINITE)
 
 
 def _model_gap(s: Surrogate, gram: FloatArray) -> float:

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from anglewise.dual import small
 from anglewise.dual.kernels import (
@@ -77,6 +78,22 @@ class State:
         self.total, self.free_total, self.omega, self.gradient = self.rows
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _model_gradient(
+    gradient: FloatArray, A: FloatArray, R: FloatArray, T: float, c: FloatArray, bends: bool, H: FloatArray
+) -> None:
+    """Fills H with the gradient at A of the model whose gradient at R is ``gradient``."""
+    for g in range(A.shape[0]):
+        total = 1.0
+        for h in range(A.shape[0]):
+            E = math.exp(min((A[g, h] - R[g, h]) / T, 700.0))
+            H[g, h] = gradient[g, h] * E
+            total += c[g, h] * (E - 1.0)
+        if bends:
+            for h in range(A.shape[0]):
+                H[g, h] /= total
+
+
 class Surrogate:
     """The model of ``risk`` around the Gram matrix ``R`` with evaluation ``at``.
 
@@ -97,13 +114,16 @@ class Surrogate:
         self.c_group = risk.law.neighbors * self.c_pair
         self._spare: list[State] = []
 
-    def gradient(self, A: FloatArray) -> FloatArray:
-        """H of the model at a group Gram matrix, in units of the risk (as `RiskEvaluation.gradient`)."""
-        E = np.exp(np.minimum((A - self.R) / self.T, 700.0))
-        H = self.at.gradient * E
-        if not self.bends:
-            return H
-        return np.asarray(H / (1.0 + (self.c_group * (E - 1.0)).sum(axis=1))[:, None], dtype=np.float64)
+    def gradient(self, A: FloatArray, temperature: float | None = None) -> FloatArray:
+        """H of the model at a group Gram matrix, in units of the risk (as `RiskEvaluation.gradient`).
+
+        Args:
+            temperature: T_s, if not that of the model.
+        """
+        H = np.empty_like(self.R)
+        T = self.T if temperature is None else temperature
+        _model_gradient(self.at.gradient, A, self.R, T, self.c_group, self.bends, H)
+        return H
 
     def set_partition(self, partition: Partition) -> None:
         """Sums the coefficients over the units of a partition."""
