@@ -26,11 +26,11 @@ class CollapseThresholdAnswer(Answer):
     one_minus_threshold: float | None = Field(description="to full relative precision")
     log10_one_minus_threshold: float | None
     sufficient_threshold: float | None = Field(
-        description="of [P1], for InfoNCE at temperature 1; says nothing below it"
+        description="the published one (arXiv 2605.11291), at temperature 1 only; says nothing below it"
     )
     imbalance_ratio: float | None = Field(description="majority over one minority, at the threshold")
     also_below: bool = Field(description="whether minorities also merge on some interval below")
-    reason: str | None = Field(description="why a value is null")
+    reason: str | None = Field(description="why the threshold or the ratio is null")
     sampling: Sampling
     loss: LossField
     classes: int

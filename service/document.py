@@ -41,9 +41,19 @@ def document(app: FastAPI) -> dict[str, Any]:
     components = result.setdefault("components", {})
     components["schemas"] = dict(sorted((components.get("schemas", {}) | schemas["$defs"]).items()))
     components["securitySchemes"] = {"api_key": {"type": "http", "scheme": "bearer"}}
+    _drop_validation_errors(result)
     _add_example_answers(result["paths"])
     result["security"] = [{}, {"api_key": []}]
     return result
+
+
+def _drop_validation_errors(result: dict[str, Any]) -> None:
+    """FastAPI's own error answer, which no route gives."""
+    for name in ("HTTPValidationError", "ValidationError"):
+        result["components"]["schemas"].pop(name)
+    for operation in (operation for item in result["paths"].values() for operation in item.values()):
+        if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+            del operation["responses"]["422"]
 
 
 def _add_example_answers(paths: dict[str, Any]) -> None:

@@ -146,7 +146,9 @@ WeightsField = Annotated[
 class SimilaritySettings(Strict):
     """How similarities are measured in the loss."""
 
-    metric: Metric = Field(default="cosine", description="s = z·z/T on the unit sphere, or s = -‖z - z‖²/T")
+    metric: Metric = Field(
+        default="cosine", description="s_ij = z_i·z_j/T on the unit sphere, or s_ij = -‖z_i - z_j‖²/T"
+    )
     temperature: Temperature = 0.1
     self_pairs: SelfPairs = Field(default="included", description="whether an anchor is compared with itself")
 

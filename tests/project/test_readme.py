@@ -61,6 +61,15 @@ def test_the_first_python_lines_print_what_is_shown() -> None:
     assert round(angle) == 73
 
 
+def test_all_python_lines_run_and_give_the_numbers_beside_them() -> None:
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(blocks("python")), "README.md", "exec"), names)
+    shown = re.findall(r"^(.+?)  # (\d+\.\d+)\b", blocks("python")[1], flags=re.MULTILINE)
+    assert len(shown) == 2
+    for expression, value in shown:
+        assert eval(expression, names) == pytest.approx(float(value), rel=1e-4)
+
+
 def test_the_first_curl_gives_the_same_geometry() -> None:
     from starlette.testclient import TestClient
 
