@@ -38,6 +38,9 @@ class Limits(BaseModel):
     worker_memory_bytes: int = Field(
         default=4096 * MIB, ge=0, description="of one solver process; 0: no bound"
     )
+    warm_up: bool = Field(
+        default=True, description="load compiled code before a process is ready, not during its first answers"
+    )
 
     @property
     def soft_deadline_seconds(self) -> float:

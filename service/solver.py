@@ -34,7 +34,8 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     header, _ = receive_frame(channel)
     limits = Limits.model_validate(header)
-    _warm_up(limits)
+    if limits.warm_up:
+        _warm_up(limits)
     gc.freeze()  # what is loaded by now stays: full collections would pause answers to look at it
     _bound_memory(limits.worker_memory_bytes)
     channel.sendall(pack({"ready": True}))

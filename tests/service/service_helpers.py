@@ -13,12 +13,13 @@ START_SECONDS = 300
 """Compiling every kernel on a fresh checkout takes this long at worst."""
 
 
-def slow_map(first_negatives: int, cells: int = 500) -> dict[str, Any]:
+def slow_map(first_negatives: int, cells: int = 324) -> dict[str, Any]:
     """A body of /collapse-map that takes seconds; different for each ``first_negatives``."""
     side = round(cells**0.5)
     return {
         "classes": 1000,
-        "x": {"name": "majority_proportion", "values": [0.01 + i / 1000 for i in range(side)]},
+        "quantity": "exact_threshold",
+        "x": {"name": "temperature", "values": [0.05 + i / 50 for i in range(side)]},
         "y": {"name": "negatives", "values": list(range(first_negatives, first_negatives + side))},
     }
 

@@ -34,6 +34,7 @@ class Server:
         environment = os.environ | {
             "ANGLEWISE_LOG_LEVEL": "warning",
             "ANGLEWISE_WORKERS": "1",
+            "ANGLEWISE_WARM_UP": "0",
             "PYTHONPATH": str(ROOT),
         }
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment)

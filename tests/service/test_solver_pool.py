@@ -198,7 +198,7 @@ class TestMemory:
         """A Gram matrix of 3 GiB does not fit into 1 GiB; the process goes on."""
 
         async def scenario() -> None:
-            limits = Limits(worker_memory_bytes=2**30, max_inline_classes=20_000)
+            limits = Limits(worker_memory_bytes=2**30, max_inline_classes=20_000, warm_up=False)
             solver = await SolverProcess.start(limits)
             try:
                 for counts, code in (([5] * 20_000, "too_large"), ([5, 3], None)):
@@ -213,7 +213,7 @@ class TestMemory:
 
 class TestRestart:
     def test_of_one_application_object(self) -> None:
-        app = create_app(Settings(workers=1))
+        app = create_app(Settings(workers=1, warm_up=False))
         for _ in range(2):
             with TestClient(app) as running:
                 wait_ready(running)
