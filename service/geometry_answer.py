@@ -15,7 +15,9 @@ from service.schemas import Answer
 class CertificateAnswer(Answer):
     certified: bool = Field(description="`relative_gap` is at most `tolerance`")
     gap: float = Field(description="proven bound on risk minus the minimal risk")
-    relative_gap: float
+    relative_gap: float = Field(
+        description="gap / |risk|; a |risk| below 1e-12 (InfoNCE with α = 0: below 1) counts as that"
+    )
     lower_bound: float = Field(description="risk - gap")
     tolerance: float
     min_dual_eigenvalue: float
