@@ -59,6 +59,11 @@ class Job:
         self.started = self.started or time.monotonic()
         self.attempts += 1
 
+    def wait_again(self, seconds: float, problem: Problem) -> None:
+        """For another process, if one becomes free in so many seconds."""
+        loop = asyncio.get_running_loop()
+        self._impatience = loop.call_later(max(seconds, 0.0), self.fail, problem)
+
     def fail(self, problem: Problem) -> None:
         self._impatience.cancel()
         archive = self.header.get("archive")
@@ -216,6 +221,7 @@ class SolverPool:
         archive = job.header.get("archive")
         if archive is not None:
             Path(archive).unlink(missing_ok=True)
+        job.wait_again(self._time_left(job), _deadline(self._limits))
         self._put_back(job)
 
     def _put_back(self, job: Job) -> None:

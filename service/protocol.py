@@ -78,8 +78,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Answer without the application, and hang up."""
-        response = problem_response(problem, uuid.uuid4().hex)
-        headers = [*response.raw_headers, (b"connection", b"close")]
+        request_id = uuid.uuid4().hex
+        response = problem_response(problem, request_id)
+        own = [(b"x-request-id", request_id.encode()), (b"connection", b"close")]
+        headers = [*response.raw_headers, *own]
         lines = [f"HTTP/1.1 {problem.status} {problem.code}".encode()]
         lines += [name + b": " + value for name, value in headers]
         self.transport.write(b"\r\n".join([*lines, b"", bytes(response.body)]))

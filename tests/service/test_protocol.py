@@ -18,7 +18,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service import protocol
 from service.middleware import RequestIdentity
-from service.problems import Problem, problem_response
 from service.protocol import MAX_HEAD_BYTES, BoundedHttp
 from service.request_body import read_bounded
 
@@ -28,19 +27,17 @@ HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers with the length of the body, which has to arrive within a second."""
     assert scope["type"] == "http"
-    try:
-        body = await read_bounded(Request(scope, receive), max_bytes=2**20, seconds=1.0)
-        response = Response(str(len(body)))
-    except Problem as problem:
-        response = problem_response(problem, None)
-    await response(scope, receive, send)
+    body = await read_bounded(Request(scope, receive), max_bytes=2**20, seconds=1.0)
+    await Response(str(len(body)))(scope, receive, send)
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(echo, http=BoundedHttp, lifespan="off", log_level="error"))
+        server = uvicorn.Server(
+            uvicorn.Config(RequestIdentity(echo), http=BoundedHttp, lifespan="off", log_level="error")
+        )
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         while not server.started:
@@ -74,6 +71,7 @@ def problem(answer: bytes) -> tuple[int, str]:
     document: Any = json.loads(body)
     assert b"content-type: application/problem+json" in head.lower()
     assert b"connection: close" in head.lower()
+    assert f"x-request-id: {document['request_id']}".encode() in head.lower()
     assert head.startswith(f"HTTP/1.1 {document['status']} ".encode())
     return document["status"], document["code"]
 

@@ -24,6 +24,7 @@ from service.computations import COMPUTATIONS
 from service.engine import ClientGone, Engine
 from service.optimal_geometry import OptimalGeometryRequest
 from service.pool import SolverPool
+from service.problems import Problem
 from service.process import SolverProcess
 from service.settings import Limits, Settings
 
@@ -115,6 +116,19 @@ class TestUnnoticedDeath:
             assert not job.future.done()
             assert job.attempts == 0
             job.settle(({}, b""))
+
+        asyncio.run(scenario())
+
+    def test_without_another_process_ends_at_the_deadline(self) -> None:
+        async def scenario() -> None:
+            pool = SolverPool(Limits(deadline_seconds=0.05), workers=1, max_waiting=1)
+            job = pool.submit("collapse_threshold", b'{"classes": 3}')
+            job.start()
+            pool._waiting.clear()
+            pool._try_again(job)
+            with pytest.raises(Problem) as raised:
+                await asyncio.wait_for(job.future, 10)
+            assert raised.value.code == "deadline"
 
         asyncio.run(scenario())
 
