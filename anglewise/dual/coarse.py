@@ -11,22 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
+from scipy.interpolate import CubicSpline
 
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups, IntArray
 
 MIN_GROUPS = 120
-POOLS = 40
+POOLS = 48
 COARSE_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
 class Start:
-    """A group Gram matrix, not necessarily feasible, and a dual vector Y (G, 1)."""
+    """A group Gram matrix, not necessarily feasible, a dual vector Y (G, 1), and the surrogate's T_s/T."""
 
     gram: FloatArray
     Y: FloatArray
+    stretch: float
 
 
 def pooled(groups: Groups) -> tuple[Groups, IntArray]:
@@ -39,13 +40,11 @@ def pooled(groups: Groups) -> tuple[Groups, IntArray]:
     return Groups(mass / sizes, sizes, pool[groups.index].astype(np.int64)), pool.astype(np.int64)
 
 
-def interpolated_start(
-    risk: Risk, solve: Callable[[Risk], tuple[FloatArray, FloatArray] | None]
-) -> Start | None:
+def interpolated_start(risk: Risk, solve: Callable[[Risk], Start | None]) -> Start | None:
     """A start for ``risk`` from its pooled problem; None when that has no simple answer.
 
     Args:
-        solve: returns the Gram matrix and the positive dual vector (G, 1) of a risk, or None.
+        solve: returns the answer for a risk, with a positive dual vector, or None.
     """
     small, _ = pooled(risk.groups)
     if len(small) < 4:
@@ -53,17 +52,16 @@ def interpolated_start(
     answer = solve(Risk(small, risk.sampling, risk.loss))
     if answer is None:
         return None
-    A, Y = answer
+    # The largest and smallest groups lie outside, by less than the width of a pool: there it extrapolates.
     at, to = -np.log(small.proportions), -np.log(risk.groups.proportions)
-    to = np.clip(to, at[0], at[-1])
-    A = _with_smooth_diagonal(A, small.sizes)
-    half = PchipInterpolator(at, A, axis=0)(to)
-    gram = np.clip(PchipInterpolator(at, half, axis=1)(to), -1.0, 1.0)
+    A = _with_smooth_diagonal(answer.gram, small.sizes)
+    half = CubicSpline(at, A, axis=0)(to)
+    gram = np.clip(CubicSpline(at, half, axis=1)(to), -1.0, 1.0)
     gram = 0.5 * (gram + gram.T)
     single = risk.groups.sizes == 1
     gram[single, single] = 1.0
-    z = np.exp(PchipInterpolator(at, np.log(Y[:, 0]))(to))
-    return Start(gram, z[:, None]) if math.isfinite(float(z.sum())) else None
+    z = np.exp(CubicSpline(at, np.log(answer.Y[:, 0]))(to))
+    return Start(gram, z[:, None], answer.stretch) if math.isfinite(float(z.sum())) else None
 
 
 def _with_smooth_diagonal(A: FloatArray, sizes: IntArray) -> FloatArray:

@@ -33,7 +33,7 @@ NEARLY = 0.1
 POLISHED = 1e-13
 NEARLY_ONE = 0.999
 POLISHED_GROUPS = 64
-START_ACCURACY = 1e-4
+START_ACCURACY = 1e-6
 BREAKDOWNS = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 LEAST_CURVATURE_RATIO = 0.01
 
@@ -90,14 +90,14 @@ def solve_dual(risk: Risk, *, tolerance: float, deadline: float) -> DualAnswer:
     return search.run()
 
 
-def _simple_answer(risk: Risk, deadline: float) -> tuple[FloatArray, FloatArray] | None:
-    """Gram matrix and dual vector of a pooled problem, if its dual has one column and no merged classes."""
+def _simple_answer(risk: Risk, deadline: float) -> Start | None:
+    """The answer of a pooled problem, if its dual has one column and no merged classes."""
     search = _Search(risk, COARSE_TOLERANCE, deadline)
     search.polish = False
     answer = search.run()
     if search.Y is None or search.Y.shape[1] > 1 or search.partition.any_merged:
         return None
-    return answer.best.A, search.Y
+    return Start(answer.best.A, search.Y, search.stretch)
 
 
 def _nearly_merged(A: FloatArray) -> bool:
@@ -125,7 +125,7 @@ class _Search:
 
     def begin_at(self, start: Start) -> None:
         """Starts from an interpolated point, which is not feasible: it only anchors the first model."""
-        self.Y = start.Y
+        self.Y, self.stretch = start.Y, start.stretch
         at = self.risk.evaluate(start.gram)
         scale = 1.0 / relative(self.risk, at.risk, 1.0)
         self.anchor = Iterate(start.gram, at, START_ACCURACY * scale, np.empty(0))
