@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal, lapack
+from scipy.linalg import LinAlgError, eigh_tridiagonal, eigvalsh_tridiagonal, lapack
 
 from anglewise.sampling import FloatArray
 
@@ -56,13 +56,19 @@ class Tridiagonal:
         k %= len(self.t)
         if len(self.t) == 1:
             return float(self.t[0])
-        return float(eigvalsh_tridiagonal(self.t, self.b, select="i", select_range=(k, k))[0])
+        try:
+            return float(eigvalsh_tridiagonal(self.t, self.b, select="i", select_range=(k, k))[0])
+        except LinAlgError:  # bisection may lose count of eigenvalues that agree to rounding
+            return float(eigvalsh_tridiagonal(self.t, self.b)[k])
 
     def eigenvector(self, k: int) -> FloatArray:
         """(n,) unit eigenvector of the k-th smallest eigenvalue, in the tridiagonal basis."""
         if len(self.t) == 1:
             return np.ones(1)
-        return np.asarray(eigh_tridiagonal(self.t, self.b, select="i", select_range=(k, k))[1][:, 0])
+        try:
+            return np.asarray(eigh_tridiagonal(self.t, self.b, select="i", select_range=(k, k))[1][:, 0])
+        except LinAlgError:
+            return np.asarray(eigh_tridiagonal(self.t, self.b)[1][:, k])
 
     def count_above(self, x: float) -> int:
         """How many eigenvalues exceed x."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from anglewise.embedding import from_cosines, from_squared_distances
+from anglewise.realizability import realizability
 from anglewise.secular import offset_curve
 from anglewise.tridiagonal import spectral_measure, tridiagonalize
 
@@ -104,3 +105,25 @@ def test_an_embedding_that_drops_small_eigenvalues_says_so() -> None:
     off = np.abs(Z @ Z.T - K).max()
     assert off > 0.01
     assert residual == pytest.approx(off)
+
+
+def test_eigenvalues_that_agree_to_rounding() -> None:
+    # Bisection by index reports no eigenvalue for some of these.
+    rng = np.random.default_rng(5)
+    for _ in range(5000):
+        n = int(rng.integers(2, 5))
+        E = rng.normal(size=(n, n)) * 10.0 ** rng.uniform(-16, -12)
+        M = np.eye(n) + E + E.T
+        tri = tridiagonalize(M)
+        np.testing.assert_allclose([tri.eigenvalue(k) for k in range(n)], np.linalg.eigvalsh(M), atol=1e-14)
+        assert np.linalg.norm(tri.eigenvector(0)) == pytest.approx(1)
+
+
+def test_lost_eigenvalue_is_recovered() -> None:
+    nearly_equal = [
+        [-1.2055048646159277, -1.2055048646158555, -1.2055048646159177],
+        [-1.2055048646159126, -1.2055048646158741, -1.2055048646158815],
+        [-1.2055048646158864, -1.2055048646158888, -1.2055048646158981],
+    ]
+    answer = realizability(log_weights=nearly_equal, temperature=0.1, self_pairs="excluded")
+    assert answer.reason.code == "offset_interval"
