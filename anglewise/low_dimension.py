@@ -93,15 +93,12 @@ def _log(x: FloatArray) -> FloatArray:
 
 def flip_signs(problem: WeightedLoss, Z: FloatArray) -> Point:
     """On a line only signs remain: flip the best one until none helps."""
-    z = np.where(Z[:, 0] >= 0, 1.0, -1.0)
-    point = evaluate(problem, z[:, None])
+    point = evaluate(problem, np.where(Z[:, :1] >= 0, 1.0, -1.0))
     for _ in range(10 * problem.rows):
-        flipped = flip_excess(problem, z)
-        best = int(np.argmin(flipped))
-        z[best] *= -1
-        trial = evaluate(problem, z[:, None])
+        flipped = point.Z.copy()
+        flipped[np.argmin(flip_excess(problem, point.Z[:, 0]))] *= -1
+        trial = evaluate(problem, flipped)
         if not trial.excess < point.excess:
-            return point
+            break
         point = trial
-        z = trial.Z[:, 0].copy()
     return point

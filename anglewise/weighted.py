@@ -13,8 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
-from scipy.linalg import eigh, eigvalsh
+from scipy.linalg import eigh
 
 from anglewise.blas import single_threaded_blas
 from anglewise.bradley_terry import bradley_terry, nearest_embedding
@@ -23,7 +22,7 @@ from anglewise.geometry import Certificate, SolverReport
 from anglewise.low_dimension import minimize_in_dimension
 from anglewise.sampling import FloatArray, IntArray
 from anglewise.trust_region import Budget
-from anglewise.weighted_certificate import certificate, check, relative
+from anglewise.weighted_certificate import certificate, check, least_gram_eigenvalue, relative
 from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss, evaluate
 from anglewise.weighted_problem import (
     build_problem,
@@ -41,8 +40,6 @@ MAX_EXPANDED_ITEMS = 3000
 """Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
 FEW_ROWS = 600
 """Up to this many rows several BLAS threads cost more than they bring."""
-MAX_CHECKED = 500
-"""Rows up to which the least eigenvalue of the Gram matrix is computed from its entries."""
 APART = 80.0
 """Disconnected parts are placed at squared distances of at least this times T: e^-80 is below rounding."""
 
@@ -195,9 +192,16 @@ def _solve_rows(problem: WeightedLoss, request: _Request) -> _Found:
     parts = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
     if len(parts) == 1:
         return _solve_connected(problem, request)
-    restricted = [restrict(problem, rows) for rows in parts]
-    found = [_solve_connected(part, request) for part in restricted]
-    return _place_apart(problem, parts, found, [part.entropy_bound for part in restricted])
+    found, bounds = [], []
+    for rows in parts:
+        if problem.anchors[rows].any():
+            part = restrict(problem, rows)
+            found.append(_solve_connected(part, request))
+            bounds.append(part.entropy_bound)
+        else:  # a single row without positives, to which no anchor gives weight: any place will do
+            found.append(_Found(np.zeros((1, 1)), 0.0, 0.0, 0.0, "placed apart", unique=False))
+            bounds.append(0.0)
+    return _place_apart(problem, parts, found, bounds)
 
 
 def _solve_connected(problem: WeightedLoss, request: _Request) -> _Found:
@@ -308,7 +312,7 @@ def _place_apart(
         excess,
         min((1 - max(dropped, 0.0)) * least - problem.entropy_bound, excess),
         min(part.dual for part in found),
-        found[0].method,
+        found[int(share.argmax())].method,
         unique=False,
         attained=False,
         warnings=warnings,
@@ -336,13 +340,6 @@ def _unique(problem: WeightedLoss, Z: FloatArray) -> bool:
     return lower_blocked and upper_blocked
 
 
-def _least_gram_eigenvalue(G: FloatArray, singular_values: npt.NDArray[np.floating]) -> float:
-    """Of the matrix returned; above `MAX_CHECKED` rows, of Z Zᵀ from the singular values of Z."""
-    if len(G) <= MAX_CHECKED:
-        return float(eigvalsh(G, subset_by_index=[0, 0])[0])
-    return float(singular_values[-1] ** 2) if len(singular_values) == len(G) else 0.0
-
-
 def _geometry(
     problem: WeightedLoss,
     found: _Found,
@@ -362,7 +359,7 @@ def _geometry(
         distances = (-problem.temperature * problem.similarity(Z))[each][:, each] + 0.0
     s = np.linalg.svd(Z, compute_uv=False)
     rank = int((s > 1e-7 * s[0]).sum()) if s[0] > 0 else 0
-    least = _least_gram_eigenvalue(G, s)
+    least = least_gram_eigenvalue(G, s)
     if len(each) > problem.rows:
         least = min(least, 0.0)
     Z, G = Z[each], G[each][:, each]

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import eigh, eigvalsh
 
 from anglewise.dual_polish import polished_gap
@@ -27,6 +28,8 @@ from anglewise.sampling import FloatArray
 from anglewise.weighted_loss import Point, WeightedLoss
 
 EPS = float(np.finfo(np.float64).eps)
+MAX_CHECKED = 500
+"""Rows up to which the least eigenvalue of the Gram matrix is computed from its entries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +135,13 @@ def check(problem: WeightedLoss, point: Point, k: int = 4) -> DualCheck:
     if not problem.cosine and problem.rows == 1:
         return DualCheck(np.inf, 0.0, np.inf, np.zeros(0), np.zeros((1, 0)))
     return check_cosine(problem, point, k) if problem.cosine else check_euclidean(problem, point, k)
+
+
+def least_gram_eigenvalue(G: FloatArray, singular_values: npt.NDArray[np.floating]) -> float:
+    """Of the matrix returned; above `MAX_CHECKED` rows, of Z Zᵀ from the singular values of Z."""
+    if len(G) <= MAX_CHECKED:
+        return float(eigvalsh(G, subset_by_index=[0, 0])[0])
+    return float(singular_values[-1] ** 2) if len(singular_values) == len(G) else 0.0
 
 
 def relative(gap: float, loss: float) -> float:

@@ -392,3 +392,25 @@ def test_order_and_row_scale_do_not_matter(seed, metric):
     assert a.certificate.certified
     assert b.certificate.certified
     assert a.loss == pytest.approx(b.loss, rel=2e-8)
+
+
+@pytest.mark.parametrize("counts", [None, [2, 1, 3]])
+def test_an_item_without_weights_is_placed_apart(counts):
+    L = np.array([[0.0, -1.0, -np.inf], [-1.0, 0.0, -np.inf], [-np.inf, -np.inf, -np.inf]])
+    g = best_geometry(L, metric="euclidean", temperature=0.5, counts=counts)
+    assert_sound(g)
+    assert g.anchors_used == (2 if counts is None else 3)
+    assert g.entropy_gap == pytest.approx(0, abs=1e-12)
+    assert g.certificate.certified
+    assert g.squared_distances[0, 1] == pytest.approx(0.5)
+    assert g.squared_distances[:2, 2].min() >= 0.5 * 75
+
+
+def test_signs_that_no_flip_improves_are_the_ones_returned():
+    L = np.log([[2.0, 1e-300], [2.0, 1.0]])
+    L[0, 1] = -np.inf
+    g = best_geometry(L, temperature=1.0, dimension=1)
+    assert_sound(g)
+    np.testing.assert_array_equal(g.gram, np.ones((2, 2)))
+    own = math.log(2) / 2 + (math.log(2) - g.entropy_bound * 2) / 2  # all cosines equal: q is uniform
+    assert g.entropy_gap == pytest.approx(own, abs=1e-12)
