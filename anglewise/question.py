@@ -111,6 +111,10 @@ class Question:
         if code == "approached_at_infinity":
             attained = False
         message = fields.pop("message", None) or MESSAGES[code]
+        witness = fields.get("witness")
+        if witness is not None and witness.vector is not None and witness.vector[~self.live].any():
+            by_symmetry = f"{witness.statement} (rows of skipped anchors: what the other rows ask of them)"
+            fields["witness"] = replace(witness, statement=by_symmetry)
         return Verdict(
             verdict=verdict,
             attained=attained,

@@ -88,21 +88,23 @@ def asymmetry_witness(L: FloatArray, live: BoolArray, included: bool, limit: flo
     """Why no row constants make log W symmetric to within ``limit``: a reason code and its witness.
 
     A 3-cycle when W itself is not symmetrizable. Otherwise, self pairs included, a pair whose two
-    self weights ask for different similarities.
+    self weights ask for different similarities. Only anchors that count are in it.
     """
+    items = np.flatnonzero(live)
+    L = L[np.ix_(items, items)]
     R = L - L.T
     np.fill_diagonal(R, 0.0)
     c = -R.mean(axis=1)
     E = R + c[:, None] - c[None, :]
     i, j = map(int, np.unravel_index(np.abs(E).argmax(), E.shape))
     if not included or abs(E[i, j]) > limit:
-        sums = np.where(live, R[i, j] + R[j] + R[:, i], 0.0)
+        sums = R[i, j] + R[j] + R[:, i]
         l = int(np.abs(sums).argmax())  # noqa: E741
         return "not_symmetrisable", Witness(
             "cycle",
             "log(w_ij/w_ji) + log(w_jl/w_lj) + log(w_li/w_il) is not 0 for items i, j, l, "
             "but symmetric similarities make it 0",
-            items=(i, j, l),
+            items=(int(items[i]), int(items[j]), int(items[l])),
             value=float(sums[l]),
         )
     ratio = L - np.diag(L)[:, None]
@@ -111,7 +113,7 @@ def asymmetry_witness(L: FloatArray, live: BoolArray, included: bool, limit: flo
     return "self_weights", Witness(
         "self_pair",
         "log(w_ij/w_ii) - log(w_ji/w_jj) is not 0 for items i, j, but s_ii = s_jj",
-        items=(i, j),
+        items=(int(items[i]), int(items[j])),
         value=float(E[i, j]),
     )
 

@@ -129,16 +129,21 @@ def _impossible_pair(
     high, low = int(M.argmax()), int(M.argmin())
     above, below = float(M.flat[high]), -2.0 - float(M.flat[low])
     if question.cosine and max(above, below) > allowance:
-        i, j = divmod(high if above >= below else low, len(M))
+        i, j = _counted_first(question, *divmod(high if above >= below else low, len(M)))
         cosine = 1 + float(M[i, j])
         witness = Witness(
             "pair", "1 + T log(w_ij/w_ii) is outside [-1, 1], and has to be a cosine", (i, j), None, cosine
         )
         return witness, unit_pair(len(M), i, j, -1.0 if cosine > 0 else 1.0)
     if not question.cosine and above > 2 * allowance:
-        i, j = divmod(high, len(M))
+        i, j = _counted_first(question, *divmod(high, len(M)))
         witness = Witness(
             "pair", "T log(w_ii/w_ij) is negative, and has to be a squared distance", (i, j), None, -above
         )
         return witness, unit_pair(len(M), i, j, -1.0)
     return None
+
+
+def _counted_first(question: Question, i: int, j: int) -> tuple[int, int]:
+    """The pair with the anchor first whose own weights ask for it: a skipped anchor has none."""
+    return (i, j) if question.live[i] else (j, i)

@@ -248,7 +248,11 @@ def decide_free_pairs(question: Question, decide: Decide) -> Verdict:
     if len(items) > 1:
         answer = decide(question.block(items))
         if answer.verdict == "inconsistent":
-            return _from_block(question, answer, items)
+            # By the chain rule KL(p_i‖q_i) is at least p_i's share of the block times that inside it.
+            share = float(question.P[np.ix_(items, items)].sum(axis=1).min())
+            return _from_block(
+                question, replace(answer, gap_lower_bound=share * answer.gap_lower_bound), items
+            )
     return question.answer("undetermined", "skipped_anchor", witness=_skipped_witness(question))
 
 

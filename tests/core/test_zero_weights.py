@@ -13,6 +13,8 @@ from scipy.optimize import minimize
 from anglewise.errors import InvalidInput
 from anglewise.realizability import realizability
 from anglewise.verdict import Verdict
+from anglewise.weighted import best_geometry
+from anglewise.weights import LogWeights
 from tests.core.realizability_checks import check_verdict, entropy_gap, similarities
 
 Matrix = NDArray[np.float64]
@@ -259,3 +261,32 @@ def test_random_patterns_with_self_pairs() -> None:
         elif answer.verdict in ("degenerate", "realizable"):
             assert best < 1e-3
     assert codes >= {"approached_at_infinity", "zero_inside_block", "one_sided_zero", "zero_self_weight"}
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_witnesses_name_counted_anchors(metric: str) -> None:
+    """A skipped anchor has no weights of its own, so nothing can be read off its row."""
+    rng = np.random.default_rng(7)
+    seen = set()
+    for _ in range(60):
+        n = int(rng.integers(3, 6))
+        W = rng.uniform(0.5, 2.0, size=(n, n))
+        if rng.random() < 0.5:
+            W = np.minimum(W, W.T)
+            np.fill_diagonal(W, 1.0)
+        W[rng.integers(n)] = 0.0
+        answer = decide(W, metric=metric, temperature=1.0)
+        seen.add(answer.reason.code)
+    assert {"not_symmetrisable", "pair"} <= seen
+
+
+def test_gap_bound_of_the_counted_items_alone() -> None:
+    """Items that only are looked at take a share of each row, in which nothing is proven."""
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        W = rng.uniform(0.5, 1.0, size=(5, 5))
+        W[3:] = 0.0
+        answer = realizability(W, temperature=0.3, self_pairs="excluded")
+        assert answer.reason.code == "not_symmetrisable"
+        best = best_geometry(LogWeights.from_weights(W), temperature=0.3, self_pairs="excluded")
+        assert 0 < answer.gap_lower_bound <= best.entropy_gap + 1e-12
