@@ -7,11 +7,12 @@ import pytest
 
 from anglewise.certificate import dual_on_groups, make_feasible, relative
 from anglewise.dual import solve_dual
-from anglewise.dual.ascent import ascend, minimize_over_v
+from anglewise.dual.ascent import DualPoint, ascend, minimize_over_v, newton_direction
 from anglewise.dual.coarse import pooled
 from anglewise.dual.kernels import gradient_in_y
 from anglewise.dual.method import simplex
 from anglewise.dual.partition import Partition, components, merge, merged_dual, one_unit_per_group, split
+from anglewise.dual.small import MAX_UNKNOWNS
 from anglewise.dual.staircase import dual_factor, minimize_surrogate
 from anglewise.dual.surrogate import Surrogate
 from anglewise.losses import Exponential, InfoNCE, Logistic
@@ -132,6 +133,31 @@ def test_minimizing_over_v_never_increases():
     v, state = minimize_over_v(s, Y, v)
     assert state.value <= before
     assert np.abs(state.gradient / s.weight).max() < 1e-10
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("merged", [False, True])
+def test_compiled_newton_steps_are_those_of_lapack(loss, columns, merged, monkeypatch):
+    A = some_gram(2)
+    s = surrogate_at(loss, A)
+    plain = one_unit_per_group(GROUPS)
+    last_two = np.minimum(plain.unit, len(GROUPS) - 2)
+    together = Partition(GROUPS, last_two, np.arange(len(GROUPS) - 1) == len(GROUPS) - 2)
+    s.set_partition(together if merged else plain)
+    Y = np.random.default_rng(3).uniform(0.1, 0.4, (len(s.partition), columns))
+    found = []
+    for limit in (MAX_UNKNOWNS, 0):
+        monkeypatch.setattr("anglewise.dual.small.MAX_UNKNOWNS", limit)
+        v, state = minimize_over_v(s, Y, np.zeros(len(GROUPS)))
+        point = DualPoint(Y * math.exp(state.log_scale / 2), v, state, math.inf)
+        gradient = np.empty_like(Y)
+        gradient_in_y(state.A, s.partition.N, s.partition.n, point.Y, gradient)
+        newton = newton_direction(s, point, np.sqrt((point.Y**2).sum(axis=1)), gradient)
+        found.append((v, state.value, state.A, newton.d, newton.follow))
+    for compiled, lapack in zip(*found, strict=True):
+        assert compiled == pytest.approx(lapack, rel=1e-7, abs=1e-9)
+        assert np.abs(lapack).max() > 0 or not s.bends
 
 
 def test_partitions_merge_expand_and_split():
