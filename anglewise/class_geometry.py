@@ -14,7 +14,7 @@ from anglewise.sampling import FloatArray, Groups
 NOT_UNIQUE = "The minimizer may not be unique: other geometries may have the same risk."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Geometry:
     """The geometry of class means that minimizes a contrastive risk, or the best one found.
 
@@ -40,6 +40,13 @@ class Geometry:
     comparators: Mapping[str, Comparator]
     solver: SolverReport
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        proof = "certified" if self.certificate.certified else "not certified"
+        return (
+            f"<Geometry of {self.classes} classes: {self.collapse.geometry}, risk {self.risk:.10g}, "
+            f"{proof} (relative gap {self.certificate.relative_gap:.1e}), rank {self.rank}>"
+        )
 
     @property
     def groups(self) -> Groups:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from anglewise.class_geometry import Geometry
 from anglewise.class_moments import ClassMoments, class_moments, labeled_embeddings
 from anglewise.errors import TooLarge
 from anglewise.metrics import (
@@ -94,7 +95,7 @@ def diagnose(
     embeddings: npt.NDArray[np.floating] | Sequence[Sequence[float]],
     labels: npt.NDArray[np.generic] | Sequence[int] | Sequence[str],
     *,
-    predicted: FloatArray | None = None,
+    predicted: FloatArray | Geometry | None = None,
     weighting: Weighting | None = None,
     unit: bool = True,
 ) -> Diagnosis:
@@ -103,7 +104,8 @@ def diagnose(
     Args:
         embeddings: (n, d), float32 or float64.
         labels: (n,) integers or strings.
-        predicted: (C, C) inner products of the predicted unit class means, in order of the sorted labels.
+        predicted: (C, C) inner products of the predicted unit class means, in order of the sorted labels,
+            or the `Geometry` that has them.
         weighting: weights of the loss, for the entropic gap.
         unit: divide each embedding by its norm first.
 
@@ -114,7 +116,8 @@ def diagnose(
     data = labeled_embeddings(embeddings, labels, unit=unit)
     if data.classes > MAX_CLASSES:
         raise TooLarge(("labels",), f"more than {MAX_CLASSES} classes")
-    A = None if predicted is None else checked_gram(predicted, data.classes)
+    gram = predicted.gram if isinstance(predicted, Geometry) else predicted
+    A = None if gram is None else checked_gram(gram, data.classes)
     moments = class_moments(data)
     U = mean_directions(moments)
     measured = np.clip(U @ U.T, -1.0, 1.0)

@@ -19,7 +19,8 @@ with weights tilted by e^{η A_ij}, which makes the risk non-convex ([P1] treats
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Literal
 
 from anglewise.errors import InvalidInput
@@ -35,6 +36,17 @@ MAX_HARDNESS = 1e3
 def _require(condition: bool, field: str, message: str) -> None:
     if not condition:
         raise InvalidInput(("loss", field), message)
+
+
+def require_loss(loss: object) -> None:
+    """Refuses what is not a loss, such as its HTTP name.
+
+    Raises:
+        InvalidInput: naming ``loss``.
+    """
+    if not isinstance(loss, Loss):
+        names = ", ".join(kind.__name__ for kind in LOSSES.values())
+        raise InvalidInput(("loss",), f"must be one of {names}, such as InfoNCE(temperature=0.1)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,11 @@ class Loss:
     hardness: float = 0.0
 
     def __post_init__(self) -> None:
+        for attribute in fields(self):
+            if attribute.name != "reduction":
+                value = getattr(self, attribute.name)
+                number = isinstance(value, Real) and not isinstance(value, bool)
+                _require(number, attribute.name, f"must be a number, not {value!r}")
         k = self.negatives
         _require(
             k == math.inf or (1 <= k <= MAX_NEGATIVES and k == int(k)),
@@ -67,7 +84,7 @@ class Loss:
         _require(
             not (math.isinf(k) and reduction == "sum"),
             "reduction",
-            "the sum over infinitely many negatives diverges; use 'mean'",
+            "the sum over infinitely many negatives diverges; the reduction must be 'mean'",
         )
         object.__setattr__(self, "reduction", reduction)
         _require(0 <= self.hardness <= MAX_HARDNESS, "hardness", f"must be in [0, {MAX_HARDNESS:g}]")

@@ -10,7 +10,7 @@ import numpy as np
 
 from anglewise.collapse import angle_degrees
 from anglewise.errors import InvalidInput, TooLarge
-from anglewise.losses import InfoNCE, Loss
+from anglewise.losses import InfoNCE, Loss, require_loss
 from anglewise.sampling import Sampling
 from anglewise.thresholds import MAX_CLASSES, collapse_threshold
 from anglewise.two_levels import two_level_groups, two_level_optimum
@@ -57,13 +57,13 @@ class _Cell:
 
 
 def collapse_map(
-    classes: int | None,
-    sampling: Sampling,
-    loss: Loss | None,
-    x: Axis,
-    y: Axis,
+    x: Axis | tuple[AxisName, Sequence[float]],
+    y: Axis | tuple[AxisName, Sequence[float]],
     quantity: Quantity = "largest_cosine",
     *,
+    classes: int | None = None,
+    sampling: Sampling = "supervised",
+    loss: Loss | None = None,
     majority_proportion: float | None = None,
     tolerance: float = 1e-8,
     max_cells: int = MAX_CELLS,
@@ -75,11 +75,11 @@ def collapse_map(
     optimum is certified to ``tolerance``.
 
     Args:
+        x, y: two different axes, each an `Axis` or a pair of name and values. "negatives" may hold
+            ``math.inf``; "temperature" and "alpha" need a loss that has them.
+        quantity: cosine or angle between the two closest classes, or the exact threshold.
         classes: C, from 3 to 20,000; ``None`` where "classes" is an axis.
         loss: the loss wherever no axis says otherwise; InfoNCE() by default.
-        x, y: two different axes. "negatives" may hold ``math.inf``; "temperature" and "alpha" need a loss
-            that has them.
-        quantity: cosine or angle between the two closest classes, or the exact threshold.
         majority_proportion: l in (0, 1) for the angles, where it is not an axis.
         max_cells: most cells allowed.
         on_row: called with the number of rows done after each row.
@@ -89,6 +89,8 @@ def collapse_map(
         TooLarge: more cells than ``max_cells``.
     """
     loss = InfoNCE() if loss is None else loss
+    require_loss(loss)
+    x, y = _axis("x", x), _axis("y", y)
     base = _checked(classes, sampling, loss, x, y, quantity, majority_proportion)
     if len(x.values) * len(y.values) > max_cells:
         raise TooLarge(("x", "values"), f"the map may have at most {max_cells} cells")
@@ -101,6 +103,14 @@ def collapse_map(
         if on_row is not None:
             on_row(row + 1)
     return CollapseMap(x, y, quantity, tuple(values), tuple(reasons))
+
+
+def _axis(side: str, given: Axis | tuple[AxisName, Sequence[float]]) -> Axis:
+    if isinstance(given, Axis):
+        return given
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Sequence)):
+        raise InvalidInput((side,), "must be an Axis, or a pair of its name and a list of values")
+    return Axis(given[0], tuple(given[1]))
 
 
 def _checked(

@@ -28,7 +28,7 @@ from anglewise.factor import minimize_factored
 from anglewise.geometry import GroupSolution, SolverReport
 from anglewise.hinge import minimize_hinge
 from anglewise.linear_risk import is_linear
-from anglewise.losses import InfoNCE, Loss, SquaredHinge, Triplet
+from anglewise.losses import InfoNCE, Loss, SquaredHinge, Triplet, require_loss
 from anglewise.means import expand_rows
 from anglewise.reference import solve_reference
 from anglewise.risk import Risk
@@ -94,6 +94,7 @@ def optimal_geometry(
     """
     started = time.perf_counter()
     loss = InfoNCE() if loss is None else loss
+    require_loss(loss)
     proportions = _proportions(class_counts, class_proportions)
     _check_options(dimension, solver, tolerance, time_limit)
     groups = group_classes(proportions)

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from anglewise.collapsed_gradients import collapsed_gradients, log_proportions
 from anglewise.errors import InvalidInput
-from anglewise.losses import InfoNCE, Loss
+from anglewise.losses import InfoNCE, Loss, require_loss
 from anglewise.sampling import FloatArray, Sampling
 
 MAX_CLASSES = 20_000
@@ -72,6 +72,7 @@ def collapse_threshold(
     0.80748973
     """
     loss = InfoNCE() if loss is None else loss
+    require_loss(loss)
     _check(classes, sampling, loss)
     sufficient = sufficient_threshold(sampling, loss)
     absent = _no_threshold(loss)

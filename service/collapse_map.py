@@ -65,12 +65,12 @@ def check(request: CollapseMapRequest, limits: Limits) -> None:
 
 def run(request: CollapseMapRequest, limits: Limits) -> Outcome:
     result = maps.collapse_map(
-        request.classes,
-        request.sampling,
-        request.loss.build(),
         request.x.build(),
         request.y.build(),
         request.quantity,
+        classes=request.classes,
+        sampling=request.sampling,
+        loss=request.loss.build(),
         majority_proportion=request.majority_proportion,
         max_cells=limits.max_map_cells,
     )

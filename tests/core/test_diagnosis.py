@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anglewise import optimal_geometry
 from anglewise.diagnosis import cosines_to_predicted, diagnose, linked_groups
 from anglewise.errors import InvalidInput
 from anglewise.metrics import gram_factor
@@ -128,3 +129,11 @@ def test_bad_input_is_named():
     with pytest.raises(InvalidInput) as error:
         diagnose(np.eye(2), [0, 1], predicted=np.array([[1, 0.5], [0.1, 1]]))
     assert error.value.field == ("predicted_gram",)
+
+
+def test_a_geometry_may_stand_for_its_gram_matrix() -> None:
+    geometry = optimal_geometry([40, 20, 20])
+    embeddings, labels = np.repeat(geometry.class_means, 2, axis=0), np.repeat(np.arange(3), 2)
+    whole = diagnose(embeddings, labels, predicted=geometry)
+    assert whole.verdict == diagnose(embeddings, labels, predicted=geometry.gram).verdict
+    assert whole.metrics.gram_distance_max == pytest.approx(0, abs=1e-12)

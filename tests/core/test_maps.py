@@ -21,7 +21,9 @@ NEGATIVES = Axis("negatives", (1, 16, math.inf))
 def test_thresholds_of_a_map_are_the_single_thresholds() -> None:
     temperatures = Axis("temperature", (0.05, 1.0))
     loss = InfoNCE(reduction="mean")
-    found = collapse_map(5, "supervised", loss, temperatures, NEGATIVES, "exact_threshold")
+    found = collapse_map(
+        temperatures, NEGATIVES, "exact_threshold", classes=5, sampling="supervised", loss=loss
+    )
     for i, k in enumerate(NEGATIVES.values):
         for j, T in enumerate(temperatures.values):
             one = InfoNCE(negatives=k, temperature=T, reduction="mean")
@@ -29,9 +31,16 @@ def test_thresholds_of_a_map_are_the_single_thresholds() -> None:
 
 
 def test_angles_fall_to_zero_where_the_minorities_collapse() -> None:
-    cosine = collapse_map(10, "unsupervised", T1, MAJORITIES, Axis("alpha", (0.0, 1.0)), "largest_cosine")
+    cosine = collapse_map(
+        MAJORITIES, Axis("alpha", (0.0, 1.0)), "largest_cosine", classes=10, sampling="unsupervised", loss=T1
+    )
     angle = collapse_map(
-        10, "unsupervised", T1, MAJORITIES, Axis("alpha", (0.0, 1.0)), "smallest_angle_degrees"
+        MAJORITIES,
+        Axis("alpha", (0.0, 1.0)),
+        "smallest_angle_degrees",
+        classes=10,
+        sampling="unsupervised",
+        loss=T1,
     )
     for cosines, angles in zip(cosine.values, angle.values, strict=True):
         np.testing.assert_allclose(np.cos(np.radians(np.array(angles, dtype=float))), cosines, atol=1e-12)
@@ -80,7 +89,13 @@ def test_the_one_dimensional_optimum_beats_its_neighbors_by_enumeration() -> Non
 
 
 def test_balanced_proportions_give_the_simplex_and_smaller_ones_a_reason() -> None:
-    found = collapse_map(4, "supervised", T1, Axis("majority_proportion", (0.1, 0.25)), Axis("alpha", (1.0,)))
+    found = collapse_map(
+        Axis("majority_proportion", (0.1, 0.25)),
+        Axis("alpha", (1.0,)),
+        classes=4,
+        sampling="supervised",
+        loss=T1,
+    )
     assert found.values[0][0] is None
     assert "not a majority" in (found.reasons[0][0] or "")
     assert found.values[0][1] == pytest.approx(-1 / 3, abs=1e-12)
@@ -89,7 +104,7 @@ def test_balanced_proportions_give_the_simplex_and_smaller_ones_a_reason() -> No
 
 def test_classes_as_an_axis_with_a_fixed_majority() -> None:
     classes = Axis("classes", (3, 10))
-    found = collapse_map(None, "supervised", T1, classes, NEGATIVES_MEAN, majority_proportion=0.6)
+    found = collapse_map(classes, NEGATIVES_MEAN, sampling="supervised", loss=T1, majority_proportion=0.6)
     assert np.array(found.values, dtype=float).shape == (2, 2)
 
 
@@ -98,17 +113,19 @@ NEGATIVES_MEAN = Axis("negatives", (1, 8))
 
 def test_undefined_cells_have_reasons() -> None:
     x, y = Axis("classes", (3, 4)), Axis("negatives", (1, 2))
-    found = collapse_map(None, "supervised", SquaredHinge(margin=1.0), x, y, "exact_threshold")
+    found = collapse_map(x, y, "exact_threshold", sampling="supervised", loss=SquaredHinge(margin=1.0))
     assert found.values == ((None, None), (None, None))
     assert all("never" in (reason or "") for row in found.reasons for reason in row)
-    flat = collapse_map(4, "supervised", Triplet(margin=-0.5), MAJORITIES, y)
+    flat = collapse_map(MAJORITIES, y, classes=4, sampling="supervised", loss=Triplet(margin=-0.5))
     assert flat.values == ((None,) * 3, (None,) * 3)
     assert all("flat" in (reason or "") for row in flat.reasons for reason in row)
 
 
 def test_rows_are_announced_and_the_map_is_plain_data() -> None:
     rows: list[int] = []
-    found = collapse_map(3, "supervised", T1, MAJORITIES, Axis("alpha", (1.0, 2.0)), on_row=rows.append)
+    found = collapse_map(
+        MAJORITIES, Axis("alpha", (1.0, 2.0)), classes=3, sampling="supervised", loss=T1, on_row=rows.append
+    )
     assert rows == [1, 2]
     assert CollapseMap(**{f.name: getattr(found, f.name) for f in dataclasses.fields(found)}) == found
 
@@ -151,4 +168,19 @@ def test_conflicts_name_their_field(arguments: dict[str, object], field: tuple[o
 def test_a_large_map_is_refused() -> None:
     many = Axis("majority_proportion", tuple(np.linspace(0.5, 0.9, 51).tolist()))
     with pytest.raises(TooLarge):
-        collapse_map(5, "supervised", T1, many, Axis("negatives", tuple(range(1, 51))))
+        collapse_map(many, Axis("negatives", tuple(range(1, 51))), classes=5, sampling="supervised", loss=T1)
+
+
+def test_axes_may_be_pairs_and_everything_else_has_a_default() -> None:
+    axes = ("temperature", [0.1, 1.0]), ("majority_proportion", [0.5, 0.9])
+    found = collapse_map(*axes, classes=10)  # type: ignore[arg-type]
+    assert found == collapse_map(
+        Axis("temperature", (0.1, 1.0)), Axis("majority_proportion", (0.5, 0.9)), classes=10, loss=InfoNCE()
+    )
+
+
+@pytest.mark.parametrize("axis", ["temperature", ("temperature",), ("temperature", 3), None])
+def test_what_is_no_axis_is_named(axis: object) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        collapse_map(MAJORITIES, axis, classes=10)  # type: ignore[arg-type]
+    assert refusal.value.field == ("y",)

@@ -341,3 +341,22 @@ def test_public_names_are_sorted_and_exist() -> None:
     rest = [name for name in anglewise.__all__ if not name[0].isupper()]
     assert anglewise.__all__ == sorted(constants) + sorted(classes) + sorted(rest)
     assert all(hasattr(anglewise, name) for name in anglewise.__all__)
+
+
+def test_a_loss_by_its_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="InfoNCE") as refusal:
+        optimal_geometry([3, 2, 1], loss="infonce")  # type: ignore[arg-type]
+    assert refusal.value.field == ("loss",)
+
+
+@pytest.mark.parametrize("value", ["infinite", None, True, 1j])
+def test_an_attribute_of_a_loss_that_is_no_number_is_named(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="number") as refusal:
+        InfoNCE(negatives=value)
+    assert refusal.value.field == ("loss", "negatives")
+
+
+def test_a_geometry_introduces_itself_in_one_line() -> None:
+    text = repr(optimal_geometry([900, 50, 50]))
+    assert text.startswith("<Geometry of 3 classes: imbalanced, risk ")
+    assert "certified (relative gap " in text

@@ -145,6 +145,6 @@ def test_is_left_alone_where_the_risk_tells_the_angles() -> None:
 def test_maps_at_the_lowest_temperature() -> None:
     """One majority: its risk underflows, the slope of the one unknown does not."""
     axes = Axis("temperature", (0.001,)), Axis("majority_proportion", (5 / 9,))
-    result = collapse_map(3, "supervised", InfoNCE(), *axes, "largest_cosine")
+    result = collapse_map(*axes, "largest_cosine", classes=3, sampling="supervised", loss=InfoNCE())
     A = log_risk_minimizer([5, 2, 2], 0.001)
     assert result.values[0][0] == pytest.approx(A[1, 2], abs=1e-6)

@@ -72,12 +72,12 @@ class TestMap:
         loss = {"reduction": "mean"}
         answer = self.post(client, classes=4, x=x, y=y, loss=loss, quantity="exact_threshold")
         core = collapse_map(
-            4,
-            "supervised",
-            InfoNCE(reduction="mean"),
             Axis("temperature", (0.5, 1.0, 2.0)),
             Axis("negatives", (1, float("inf"))),
             "exact_threshold",
+            classes=4,
+            sampling="supervised",
+            loss=InfoNCE(reduction="mean"),
         )
         assert (answer["x"], answer["y"]) == (x, y)
         assert len(answer["values"]) == 2
