@@ -48,9 +48,10 @@ def entropy_gain(p: Sequence[float], D: Sequence[float], anchors: int) -> float:
 def _gains(p: FloatArray, D: FloatArray, t: FloatArray) -> FloatArray:
     """Σ [h(p + t D) - h(p)] for each t, less a bound on its rounding."""
     old = p > 0
-    u = np.maximum(t[:, None] * D[old] / p[old], -1.0)
-    inside = u > -1
-    loss = p[old] * np.where(inside, (1 + u) * np.log1p(np.where(inside, u, 0.0)), 0.0)
+    with np.errstate(over="ignore"):  # an infinite rise is an infinite loss
+        u = np.maximum(t[:, None] * D[old] / p[old], -1.0)
+        inside = u > -1
+        loss = p[old] * np.where(inside, (1 + u) * np.log1p(np.where(inside, u, 0.0)), 0.0)
     new = t[:, None] * D[~old]
     terms = np.concatenate([-t[:, None] * D[old] * np.log(p[old]), -loss, entr(new)], axis=1)
     return np.asarray(terms.sum(axis=1) - 8 * EPS * np.abs(terms).sum(axis=1))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from anglewise.errors import InvalidInput
+from anglewise.gap_bounds import entropy_gain
 from anglewise.realizability import realizability
 from anglewise.weights import LogWeights
 from tests.core.realizability_checks import check_verdict
@@ -129,3 +130,15 @@ def test_without_embedding_the_verdict_is_the_same() -> None:
         full, short = (realizability(case["weights"], **question, embed=embed) for embed in (True, False))
         assert (full.verdict, full.reason, full.margin) == (short.verdict, short.reason, short.margin)
         assert short.gram is short.squared_distances is short.embedding is short.second_embedding is None
+
+
+def test_gap_bound_where_some_probabilities_underflow() -> None:
+    L = [[0.0, -700.0, 3.0], [-1.0, 0.0, -690.0], [-650.0, 2.0, 0.0]]
+    answer = realizability(log_weights=L, temperature=1.0)
+    assert answer.verdict == "inconsistent"
+    assert 0 <= answer.gap_lower_bound < 1e3
+
+
+@pytest.mark.parametrize(("p", "direction"), [([0.5, 1e-280], [-1.0, 1.0]), ([1.0, 1e-308], [-1.0, 1.0])])
+def test_entropy_gain_of_a_rise_beyond_the_range_of_doubles(p: list[float], direction: list[float]) -> None:
+    assert 0 <= entropy_gain(p, direction, 1) <= 1
