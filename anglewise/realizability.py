@@ -13,7 +13,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from anglewise.blas import single_threaded_blas
-from anglewise.errors import InvalidInput
+from anglewise.named import NamedWeighting
 from anglewise.offset_family import decide_excluded
 from anglewise.question import Question, check_arguments, effective_tolerance
 from anglewise.sampling import FloatArray
@@ -21,7 +21,7 @@ from anglewise.symmetry import asymmetry_witness, fill_skipped, moves_against, s
 from anglewise.unique_candidate import decide_included
 from anglewise.verdict import Verdict
 from anglewise.weighted_loss import Metric, SelfPairs
-from anglewise.weights import BoolArray, LogWeights, Rows
+from anglewise.weights import BoolArray, LogWeights, Rows, given_log_weights
 from anglewise.zero_weights import (
     decide_free_pairs,
     decide_zeros_on_sphere,
@@ -34,7 +34,7 @@ SINGLE_THREADED_BELOW = 1000
 
 
 def realizability(
-    weights: LogWeights | Rows | None = None,
+    weights: LogWeights | Rows | NamedWeighting | None = None,
     *,
     log_weights: Rows | None = None,
     metric: Metric = "cosine",
@@ -47,7 +47,7 @@ def realizability(
     """Decides whether similarities can attain the entropy bound of the given weights.
 
     Args:
-        weights: (n, n) nonnegative w_ij, or `LogWeights`.
+        weights: (n, n) nonnegative w_ij, `LogWeights`, or a named weighting, decided item by item.
         log_weights: (n, n) log w_ij instead; ``None`` or -inf for a zero weight.
         metric: "cosine", s_ij = z_i·z_j/T with unit rows, or "euclidean", s_ij = -‖z_i - z_j‖²/T.
         temperature: T in [1e-3, 1e4].
@@ -66,7 +66,9 @@ def realizability(
     >>> realizability([[1.0, 0.0], [0.0, 1.0]]).reason.code
     'zero_weight_on_sphere'
     """
-    given = _log_weights(weights, log_weights)
+    if isinstance(weights, NamedWeighting):
+        weights = weights.per_item()
+    given = given_log_weights(weights, log_weights)
     check_arguments(metric, temperature, self_pairs, dimension, tolerance)
     live = given.anchors(self_pairs)
     question = Question(
@@ -131,14 +133,3 @@ def _counted(weights: LogWeights, live: BoolArray, self_pairs: SelfPairs) -> Flo
         L = L.copy()
         np.fill_diagonal(L, 0.0)
     return L if live.all() else fill_skipped(L, live, self_pairs == "included")
-
-
-def _log_weights(weights: LogWeights | Rows | None, log_weights: Rows | None) -> LogWeights:
-    if (weights is None) == (log_weights is None):
-        raise InvalidInput(("weights",), "give exactly one of weights and log_weights")
-    if isinstance(weights, LogWeights):
-        return weights
-    if weights is not None:
-        return LogWeights.from_weights(weights)
-    assert log_weights is not None
-    return LogWeights.from_log_weights(log_weights)

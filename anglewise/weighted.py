@@ -20,6 +20,7 @@ from anglewise.bradley_terry import bradley_terry, nearest_embedding
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.geometry import Certificate, SolverReport
 from anglewise.low_dimension import minimize_in_dimension
+from anglewise.named import NamedWeighting
 from anglewise.sampling import FloatArray, IntArray
 from anglewise.trust_region import Budget
 from anglewise.weighted_certificate import certificate, check, least_gram_eigenvalue, relative
@@ -27,14 +28,13 @@ from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss, evaluate
 from anglewise.weighted_problem import (
     build_problem,
     check_options,
-    checked_log_weights,
     join_twins,
     restrict,
     twin_groups,
     weight_components,
 )
 from anglewise.weighted_solver import solve_convex
-from anglewise.weights import LogWeights
+from anglewise.weights import LogWeights, Rows, given_log_weights
 
 MAX_EXPANDED_ITEMS = 3000
 """Rows with counts become items when self pairs are excluded in the Euclidean metric; up to this many."""
@@ -111,8 +111,9 @@ class _Found:
 
 
 def best_geometry(
-    log_weights: FloatArray | LogWeights,
+    weights: Rows | LogWeights | NamedWeighting | None = None,
     *,
+    log_weights: Rows | None = None,
     counts: IntArray | None = None,
     metric: Metric = "cosine",
     temperature: float = 0.1,
@@ -122,13 +123,14 @@ def best_geometry(
     time_limit: float | None = None,
     seed: int = 0,
 ) -> WeightedGeometry:
-    """The embedding that minimizes weighted InfoNCE for weights w = exp(log_weights) ([P2]).
+    """The embedding that minimizes weighted InfoNCE for the given weights ([P2]).
 
     L = (1/n) Σ_i Σ_{j ∈ N(i)} p_ij (-log q_ij), p_ij = w_ij/Σ_l w_il, q_i the softmax over N(i) of z_i·z_j/T
     with ‖z_i‖ = 1 (cosine) or -‖z_i - z_j‖²/T (Euclidean).
 
     Args:
-        log_weights: (m, m) natural logarithms, -inf for a weight of zero.
+        weights: (m, m) nonnegative w_ij, `LogWeights`, or a named weighting, which brings its counts.
+        log_weights: (m, m) log w_ij instead; ``None`` or -inf for a zero weight.
         counts: (m,) items that each row stands for, all with the same weights; the diagonal is then the
             weight between two of them. Equal items in a matrix without counts are found and joined.
         temperature: T in [1e-3, 1e4].
@@ -152,12 +154,12 @@ def best_geometry(
     budget = Budget(deadline=math.inf if time_limit is None else start + time_limit)
     request = _Request(dimension, tolerance, budget, seed)
     check_options(metric, temperature, self_pairs)
-    L = checked_log_weights(log_weights.values if isinstance(log_weights, LogWeights) else log_weights)
+    pairs_alone = metric == "euclidean" and self_pairs == "excluded"
+    L, counts = _given(weights, log_weights, counts, by_item=pairs_alone)
 
     def build(L: FloatArray, counts: IntArray | None) -> WeightedLoss:
         return build_problem(L, counts, metric=metric, temperature=temperature, self_pairs=self_pairs)
 
-    pairs_alone = metric == "euclidean" and self_pairs == "excluded"
     group = twin_groups(L, self_pairs) if counts is None and not pairs_alone else None
     problem = build(L, counts) if group is None else build(*join_twins(L, group))
     with single_threaded_blas() if problem.rows <= FEW_ROWS else nullcontext():
@@ -174,6 +176,22 @@ def best_geometry(
         method=found.method, iterations=budget.products, groups=problem.rows, seconds=seconds
     )
     return _geometry(problem, found, group, request, report)
+
+
+def _given(
+    weights: Rows | LogWeights | NamedWeighting | None,
+    log_weights: Rows | None,
+    counts: IntArray | None,
+    *,
+    by_item: bool,
+) -> tuple[FloatArray, IntArray | None]:
+    """The logarithms, and how many items each row stands for; every item a row where ``by_item``."""
+    if not isinstance(weights, NamedWeighting):
+        return given_log_weights(weights, log_weights).values, counts
+    if log_weights is not None or counts is not None:
+        field = "counts" if log_weights is None else "log_weights"
+        raise InvalidInput((field,), f"the weighting {weights.name} brings its own")
+    return (weights.per_item().values, None) if by_item else (weights.log_weights.values, weights.counts)
 
 
 def _twins_separate(problem: WeightedLoss, found: _Found, request: _Request) -> bool:

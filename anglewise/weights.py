@@ -134,6 +134,22 @@ class LogWeights:
         return logZ, entropy
 
 
+def given_log_weights(weights: LogWeights | Rows | None, log_weights: Rows | None) -> LogWeights:
+    """The one of the two that was given.
+
+    Raises:
+        InvalidInput: none or both, or as `LogWeights.from_weights` and `LogWeights.from_log_weights`.
+    """
+    if (weights is None) == (log_weights is None):
+        raise InvalidInput(("weights",), "give exactly one of weights and log_weights")
+    if isinstance(weights, LogWeights):
+        return weights
+    if weights is not None:
+        return LogWeights.from_weights(weights)
+    assert log_weights is not None
+    return LogWeights.from_log_weights(log_weights)
+
+
 def entropy_bound(weights: LogWeights, self_pairs: SelfPairs) -> float:
     """(1/n) Σ_i H(p_i) over the anchors that count, the lower bound of [P2] on the loss.
 

@@ -55,9 +55,11 @@ def against_clarabel(n: int = 60) -> Row:
             warnings.simplefilter("ignore", UserWarning)
             return solve_weighted_reference(L, temperature=1.0).loss
 
-    best = best_geometry(L, temperature=1.0, tolerance=1e-12)
+    best = best_geometry(log_weights=L, temperature=1.0, tolerance=1e-12)
     gap = max((reference() - best.loss) / best.loss, 1e-12)
-    slow, fast = in_turns([reference, lambda: best_geometry(L, temperature=1.0, tolerance=gap)], 3)
+    slow, fast = in_turns(
+        [reference, lambda: best_geometry(log_weights=L, temperature=1.0, tolerance=gap)], 3
+    )
     return Row(
         what=f"best geometry, random W, n = {n}, against cvxpy with Clarabel",
         bar="20 times faster at the same gap",
@@ -96,7 +98,7 @@ def _solve(
 ) -> tuple[WeightedGeometry, float]:
     start = time.perf_counter()
     g = best_geometry(
-        L,
+        log_weights=L,
         metric=metric,
         temperature=temperature,
         tolerance=tolerance,
@@ -108,7 +110,7 @@ def _solve(
 
 def rows() -> Iterator[Row]:
     """The rows of the performance table."""
-    best_geometry(random_weights(5), temperature=1.0)  # compile
+    best_geometry(log_weights=random_weights(5), temperature=1.0)  # compile
     yield against_clarabel()
     yield timed("best geometry, random W, n = 500", random_weights(500), 30, temperature=1.0, tolerance=1e-6)
     yield timed("best geometry, SupCon, 1,000 items", supcon(1000, 10), 0.1, temperature=0.1, tolerance=1e-8)

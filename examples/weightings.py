@@ -57,10 +57,9 @@ def cases() -> Iterator[tuple[str, NamedWeighting]]:
 
 def decide(weighting: NamedWeighting) -> tuple[Verdict, WeightedGeometry]:
     """The verdict per item, and the best geometry of the same weights."""
-    weights = weighting.per_item()
     return (
-        realizability(weights, metric=weighting.metric, temperature=TEMPERATURE),
-        best_geometry(weights, metric=weighting.metric, temperature=TEMPERATURE),
+        realizability(weighting, metric=weighting.metric, temperature=TEMPERATURE),
+        best_geometry(weighting, metric=weighting.metric, temperature=TEMPERATURE),
     )
 
 
@@ -77,9 +76,7 @@ def describe(label: str, verdict: Verdict, best: WeightedGeometry) -> str:
 def supcon_on(counts: list[int], temperatures: tuple[float, ...]) -> list[WeightedGeometry]:
     """The class means of SupCon, one geometry for each temperature."""
     weighting = supcon(class_counts=counts)
-    return [
-        best_geometry(weighting.log_weights, counts=weighting.counts, temperature=T) for T in temperatures
-    ]
+    return [best_geometry(weighting, temperature=T) for T in temperatures]
 
 
 def draw(

@@ -59,7 +59,7 @@ def test_the_embedding_has_the_loss_of_the_fit(seed):
 def test_symmetrizable_weights_attain_the_bound():
     A = np.random.default_rng(3).standard_normal((7, 7))
     L = A + A.T + np.linspace(-3, 3, 7)[:, None]
-    g = best_geometry(L, metric="euclidean", self_pairs="excluded", temperature=0.2)
+    g = best_geometry(log_weights=L, metric="euclidean", self_pairs="excluded", temperature=0.2)
     assert g.entropy_gap < 1e-13
     assert g.attained
     assert not g.unique  # all squared distances may grow by a constant
@@ -67,8 +67,8 @@ def test_symmetrizable_weights_attain_the_bound():
 
 def test_gap_is_the_asymmetry_alone():
     A = np.random.default_rng(3).standard_normal((7, 7))
-    g = best_geometry(A, metric="euclidean", self_pairs="excluded")
-    same = best_geometry(A, metric="euclidean", self_pairs="excluded", temperature=5.0)
+    g = best_geometry(log_weights=A, metric="euclidean", self_pairs="excluded")
+    same = best_geometry(log_weights=A, metric="euclidean", self_pairs="excluded", temperature=5.0)
     assert g.entropy_gap > 1e-3
     assert same.loss == pytest.approx(g.loss, abs=1e-12)  # the scale is free
 
@@ -76,7 +76,7 @@ def test_gap_is_the_asymmetry_alone():
 def test_one_sided_weights_without_a_cycle_are_approached():
     none = -np.inf
     acyclic = [[none, 0, 0, none], [0, none, 1, none], [0, 1, none, 0.5], [none, none, none, none]]
-    g = best_geometry(np.array(acyclic), metric="euclidean", self_pairs="excluded")
+    g = best_geometry(log_weights=np.array(acyclic), metric="euclidean", self_pairs="excluded")
     assert not g.attained
     assert g.certificate.certified
     assert g.entropy_gap < 1e-9
@@ -86,7 +86,7 @@ def test_one_sided_weights_without_a_cycle_are_approached():
 def test_one_sided_weights_in_a_cycle_are_not():
     none = -np.inf
     cyclic = [[none, 0, none], [none, none, 0], [0, none, none]]
-    g = best_geometry(np.array(cyclic), metric="euclidean", self_pairs="excluded")
+    g = best_geometry(log_weights=np.array(cyclic), metric="euclidean", self_pairs="excluded")
     assert g.certificate.certified
     assert g.attained
     assert g.loss == pytest.approx(np.log(2), abs=1e-12)  # all distances equal
@@ -96,7 +96,9 @@ def test_one_sided_weights_in_a_cycle_are_not():
 def test_exact_distances_in_few_dimensions(dimension):
     Y = np.random.default_rng(2).standard_normal((8, dimension))
     L = -((Y[:, None] - Y) ** 2).sum(axis=2) / 0.3
-    g = best_geometry(L, metric="euclidean", self_pairs="excluded", temperature=0.3, dimension=dimension)
+    g = best_geometry(
+        log_weights=L, metric="euclidean", self_pairs="excluded", temperature=0.3, dimension=dimension
+    )
     assert g.certificate.certified
     np.testing.assert_allclose(g.squared_distances, -0.3 * L, atol=1e-3)
 

@@ -221,7 +221,7 @@ def test_bad_predictions_and_weights_are_named():
 @pytest.mark.parametrize("self_pairs", ["included", "excluded"])
 def test_entropic_gap_of_a_best_geometry(metric, self_pairs):
     L = np.random.default_rng(3).standard_normal((9, 9))
-    g = best_geometry(L, metric=metric, self_pairs=self_pairs, temperature=0.4)
+    g = best_geometry(log_weights=L, metric=metric, self_pairs=self_pairs, temperature=0.4)
     weighting = Weighting(L, temperature=0.4, metric=metric, self_pairs=self_pairs)
     assert measure(g.embedding, np.arange(9), weighting=weighting).entropic_gap == pytest.approx(
         g.entropy_gap, rel=1e-9
