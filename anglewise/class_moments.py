@@ -107,7 +107,7 @@ def labeled_embeddings(
 def _classes(
     labels: npt.NDArray[np.generic] | Sequence[int] | Sequence[str], n: int
 ) -> tuple[tuple[int | str, ...], IntArray]:
-    values = labels if isinstance(labels, np.ndarray) else _label_array(labels)
+    values = labels if isinstance(labels, np.ndarray) else label_array(labels)
     if values.ndim != 1 or len(values) != n:
         raise InvalidInput(("labels",), f"must have one label for each of the {n} embeddings")
     if values.dtype.kind == "f":
@@ -117,17 +117,24 @@ def _classes(
             raise InvalidInput(("labels", int(bad[0])), "must be an integer or a string")
         values = numbers.astype(np.int64)
     if values.dtype.kind == "O":
-        values = _label_array(values.tolist())
+        values = label_array(values.tolist())
     if values.dtype.kind not in "iuU":
         raise InvalidInput(("labels",), "must be integers or strings")
     distinct, index = np.unique(values, return_inverse=True)
     return tuple(distinct.tolist()), index.astype(np.int64)
 
 
-def _label_array(labels: Sequence[object]) -> npt.NDArray[np.generic]:
+def label_array(labels: Sequence[object]) -> npt.NDArray[np.generic]:
+    """Labels that are all integers or all strings, as an array.
+
+    Raises:
+        InvalidInput: ``("labels", i)`` or ``("labels",)``.
+    """
     for i, label in enumerate(labels):
         if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, str, np.integer)):
             raise InvalidInput(("labels", i), "must be an integer or a string")
+        if isinstance(label, str) and label.endswith("\0"):  # arrays of strings drop it
+            raise InvalidInput(("labels", i), "must not end in a null character")
     if len({isinstance(label, str) for label in labels}) > 1:
         raise InvalidInput(("labels",), "must be all integers or all strings")
     values: npt.NDArray[np.generic] = np.array(list(labels))

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from anglewise.errors import InvalidInput
 
 VERSIONS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-MAX_DIMENSIONS = 32
+MAX_LENGTH = 2**40
+"""Of one dimension: an array without entries may claim anything in the others."""
 MAX_CODE_POINT = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -67,6 +68,8 @@ def read_header(file: BinaryIO, field: Path, kinds: str, rank: int) -> Header:
     if len(shape) != rank:
         what = "a matrix" if rank == 2 else "one-dimensional"
         raise InvalidInput(field, f"must be {what}, and has shape {shape}")
+    if not all(type(length) is int and 0 <= length <= MAX_LENGTH for length in shape):
+        raise InvalidInput(field, f"cannot have shape {shape}")
     return Header(shape, dtype, bool(fortran), file.tell() - begin)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 
+from anglewise.class_moments import label_array
 from anglewise.diagnosis import Diagnosis
 from anglewise.diagnosis import diagnose as measure
 from anglewise.errors import InvalidInput, TooLarge
@@ -138,7 +139,7 @@ def _label_array(labels: list[int | str]) -> npt.NDArray[np.generic]:
     for i, label in enumerate(labels):
         if isinstance(label, str) is not is_text:
             raise InvalidInput(("labels", i), "must be of the same kind as the first: integer or string")
-    return np.array(labels)
+    return label_array(labels)
 
 
 def answer(

@@ -6,6 +6,7 @@ is unpacked than the checked header of a member announces.
 
 from __future__ import annotations
 
+import errno
 import zipfile
 import zlib
 from pathlib import Path
@@ -22,6 +23,7 @@ MAX_MEMBERS = 64
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError, RuntimeError)
+DAMAGED_MESSAGE = "is not an .npz archive, or it is damaged"
 
 
 def read_embeddings(path: Path, max_bytes: int) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.generic]]:
@@ -40,7 +42,11 @@ def read_embeddings(path: Path, max_bytes: int) -> tuple[npt.NDArray[np.floating
             embeddings = _unpack(archive, "embeddings", "f", 2, path, max_bytes)
             labels = _unpack(archive, "labels", "iuU", 1, path, max_bytes)
     except DAMAGED:
-        raise InvalidInput(("file",), "is not an .npz archive, or it is damaged") from None
+        raise InvalidInput(("file",), DAMAGED_MESSAGE) from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a directory that points before the start of the file
+            raise
+        raise InvalidInput(("file",), DAMAGED_MESSAGE) from None
     if labels.dtype.kind == "U":
         require_unicode(labels, ("labels",))
     return embeddings, labels

@@ -198,6 +198,7 @@ BAD: dict[str, tuple[str, str]] = {
     "boolean label": (body(labels=[0, True]), "/labels/1"),
     "null label": (body(labels=[0, None]), "/labels/1"),
     "half a character": (body(labels=["a", "\udfff"]), "/labels/1"),
+    "label that an array would shorten": (body(labels=["a", "a\0"]), "/labels/1"),
     "normalize": (body(normalize="yes"), "/normalize"),
     "prediction": (body(prediction=1), "/prediction"),
     "counts": (body(prediction={"class_counts": [1, 1]}), "/prediction/class_counts"),
@@ -248,6 +249,18 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "an .npy": (ONES, "/file"),
     "cut off": (npz(embeddings=np.ones((4, 2)), labels=np.arange(4))[:-40], "/file"),
     "damaged": (LARGE_ZIP[:300] + b"\xff" * 20 + LARGE_ZIP[320:], "/file"),
+    "front cut off": (npz(embeddings=np.ones((4, 2)), labels=np.arange(4))[30:], "/file"),
+    **{
+        f"of shape {shape}": (
+            archive({"embeddings.npy": npy_claiming(shape, data=data), "labels.npy": LABELS}),
+            "/embeddings",
+        )
+        for shape, data in {
+            "(-4, -2)": b"\0" * 64,
+            "(True, 2)": b"\0" * 16,
+            f"(0, {10**30})": b"",
+        }.items()
+    },
     "no embeddings": (archive({"labels.npy": LABELS}), "/embeddings"),
     "no labels": (archive({"embeddings.npy": ONES}), "/labels"),
     "other names": (archive({"x/embeddings.npy": ONES, "../labels.npy": LABELS}), "/embeddings"),
