@@ -17,10 +17,14 @@ from anglewise.dual import solve_dual
 from anglewise.dual.method import simplex
 from anglewise.errors import InvalidInput
 from anglewise.geometry import Certificate, GroupSolution, SolverReport
+from anglewise.group_factor import factor_descent
 from anglewise.linear_risk import is_linear, minimize_linear
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss
 from anglewise.risk import Risk
 from anglewise.sampling import FloatArray, Groups, Sampling
+
+MAX_FACTOR_GROUPS = 150
+"""A descent on the factor takes up to a minute at this size; it is the last resort where the dual stalls."""
 
 INNER_TOLERANCE = 1e-9
 """The solver aims at this relative gap when less is asked: it costs at most one more round."""
@@ -114,6 +118,8 @@ class _Finder:
             methods.insert(0, self._linear)
         if len(self.risk.groups) <= MAX_BARRIER_GROUPS:
             methods.append(self._barrier)
+        elif len(self.risk.groups) <= MAX_FACTOR_GROUPS:
+            methods.append(self._factor)
         return methods
 
     def _dual(self, best: _Found | None) -> _Found:
@@ -131,6 +137,13 @@ class _Finder:
         best = best or self._simplex()
         A, steps = minimize_by_barrier(self.risk, best.gram, gap=self._wanted(best), deadline=self.deadline)
         return self._certified(A, "barrier Newton", best.iterations + steps)
+
+    def _factor(self, best: _Found | None) -> _Found:
+        best = best or self._simplex()
+        limit = None if math.isinf(self.deadline) else self.deadline
+        evaluate = self.risk.value_and_gradient
+        A, minimum = factor_descent(self.risk.groups, evaluate, best.gram, deadline=limit)
+        return self._certified(A, "descent on a factor", best.iterations + minimum.evaluations)
 
     def _wanted(self, best: _Found) -> float:
         """The gap to aim at, in units of the risk."""

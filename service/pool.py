@@ -235,5 +235,7 @@ def _stopping() -> Problem:
 
 def _deadline(limits: Limits) -> Problem:
     return Problem(
-        "deadline", f"the computation took longer than {limits.deadline_seconds:g} s and was stopped"
+        "deadline",
+        f"the computation took longer than {limits.deadline_seconds:g} s (ANGLEWISE_DEADLINE_SECONDS) "
+        "and was stopped",
     )

@@ -250,3 +250,18 @@ def test_other_losses_are_refused():
         minimize_risk(groups_of([2, 1]), "supervised", Triplet())
     with pytest.raises(InvalidInput):
         minimize_risk(groups_of([2, 1]), "supervised", InfoNCE(hardness=0.5))
+
+
+def test_a_stalled_dual_is_followed_by_a_descent_on_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = group_classes(proportions_from_counts(list(range(100, 1100, 20))))
+    loss = InfoNCE(temperature=0.5)
+    whole = minimize_risk(groups, "supervised", loss)
+
+    def stalled(*_: object, **__: object) -> None:
+        raise FloatingPointError
+
+    monkeypatch.setattr("anglewise.solve.solve_dual", stalled)
+    found = minimize_risk(groups, "supervised", loss)
+    assert found.report.method == "descent on a factor"
+    assert found.certificate.certified
+    assert found.risk == pytest.approx(whole.risk, rel=1e-8)
