@@ -28,6 +28,8 @@ from anglewise.sampling import FloatArray
 from anglewise.weighted_loss import Point, WeightedLoss
 
 EPS = float(np.finfo(np.float64).eps)
+NO_SCALE = 1e-280
+"""Multipliers below this are those of a loss that underflows: a quotient by them may overflow."""
 MAX_CHECKED = 500
 """Rows up to which the least eigenvalue of the Gram matrix is computed from its entries."""
 
@@ -78,9 +80,10 @@ def check_cosine(problem: WeightedLoss, point: Point, k: int) -> DualCheck:
     shift = max(0.0, -least) + EPS * float(np.abs(between).max())
     gap = float(n.sum()) * shift
     scale = -point.y / (2 * n)
-    if least < 0 and scale.max() > 0:
+    if least < 0 and scale.max() > NO_SCALE:
         w = np.maximum(scale, 1e-3 * scale.max())
-        scaled = float(eigvalsh(between / np.sqrt(np.outer(w, w)), subset_by_index=[0, 0])[0])
+        root = np.sqrt(w)
+        scaled = float(eigvalsh(between / np.outer(root, root), subset_by_index=[0, 0])[0])
         scaled = min(scaled, float((inside / w[n > 1]).min(initial=np.inf)))
         gap = min(gap, float(n @ w) * (max(0.0, -scaled) + EPS * float((np.abs(np.diag(between)) / w).max())))
     gap = min(gap, polished_gap(problem, point, between, 0.0))

@@ -448,3 +448,11 @@ def test_one_source_of_weights_is_needed(arguments, field):
     with pytest.raises(InvalidInput) as error:
         best_geometry(**arguments)
     assert error.value.field == field
+
+
+def test_multipliers_that_underflow():
+    L = [[802.0510317726499, 133.1046311287607], [133.10694896679357, 802.0604465866795]]
+    g = best_geometry(log_weights=L, temperature=0.0012467829126338265)
+    assert_sound(g)
+    assert g.loss <= 1e-280
+    assert g.certificate.certified
