@@ -75,6 +75,8 @@ class ApiKeys:
         if not any(matches):
             raise Problem(
                 "unauthorized",
-                "send a key as 'Authorization: Bearer …' or 'X-API-Key: …'",
+                "this key is not known"
+                if key
+                else "send a key as 'Authorization: Bearer …' or 'X-API-Key: …'",
                 headers={"WWW-Authenticate": "Bearer"},
             )

@@ -46,9 +46,13 @@ MESSAGES = {
 """Pydantic's errors in the words of the core."""
 
 
-async def read_json_body(request: Request, max_bytes: int) -> bytes:
-    """The body, refused as soon as it is known to be too long, whatever its headers say."""
-    _require_json(request)
+async def read_json_body(request: Request, max_bytes: int, *, or_else: str | None = None) -> bytes:
+    """The body, refused as soon as it is known to be too long, whatever its headers say.
+
+    Args:
+        or_else: another media type that this route takes, for the message.
+    """
+    _require_json(request, or_else)
     return await read_bounded(request, max_bytes, request.state.settings.body_seconds)
 
 
@@ -194,11 +198,12 @@ def _child(document: Any, part: str | int) -> tuple[bool, Any]:
     return False, None
 
 
-def _require_json(request: Request) -> None:
+def _require_json(request: Request, or_else: str | None) -> None:
     given = media_type(request)
     if given != "application/json":
         what = f"not {given}" if given else "and its content type was not given"
-        raise Problem("unsupported_media_type", f"send application/json, {what}")
+        wanted = " or ".join(filter(None, ["application/json", or_else]))
+        raise Problem("unsupported_media_type", f"send {wanted}, {what}")
     require_no_encoding(request)
 
 

@@ -93,8 +93,9 @@ def computation_router(
                 async with other.receive(request) as body:
                     reply = await ask(other.computation, body, request)
             else:
+                also = other.media_type if other is not None else None
+                body = await read_json_body(request, engine.limits.max_body_bytes, or_else=also)
                 _refuse_query(request)
-                body = await read_json_body(request, engine.limits.max_body_bytes)
                 reply = await ask(computation, body, request)
         except ClientGone:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
