@@ -53,21 +53,25 @@ def describe(label: str, geometry: Geometry) -> str:
 
 
 def draw(name: str, counts: list[int], labeled: list[tuple[str, Geometry]], output: Path) -> Path:
-    """Gram heat maps (classes by falling count) above the distribution of angles."""
+    """Gram heat maps (classes by falling count, diagonal left out) above the distribution of angles."""
     order = np.argsort(-np.asarray(counts), kind="stable")
+    grams = [np.where(np.eye(len(counts)), np.nan, g.gram)[np.ix_(order, order)] for _, g in labeled]
+    largest = max(float(np.nanmax(np.abs(gram))) for gram in grams)
     figure, axes = plt.subplots(2, len(labeled), figsize=(4 * len(labeled), 7.5), layout="constrained")
-    for (top, bottom), (label, geometry) in zip(axes.T, labeled, strict=True):
-        gram = geometry.gram[np.ix_(order, order)]
-        image = top.imshow(gram, vmin=-1, vmax=1, cmap="RdBu_r")
+    for (top, bottom), (label, _), gram in zip(axes.T, labeled, grams, strict=True):
+        image = top.imshow(gram, vmin=-largest, vmax=largest, cmap="RdBu_r")
         top.set_title(label)
         top.set_xlabel("class, most frequent first")
         angles = np.degrees(np.arccos(np.clip(gram[np.triu_indices(len(gram), 1)], -1, 1)))
-        bottom.hist(angles, bins=60, range=(0, 180), color="#35618f")
-        bottom.axvline(np.degrees(np.arccos(-1 / (len(gram) - 1))), color="black", linestyle="--")
-        bottom.set_xlabel("angle between two class means (degrees); dashed: simplex")
+        simplex = np.degrees(np.arccos(-1 / (len(gram) - 1)))
+        span = max(float(np.abs(angles - simplex).max()) * 1.05, 1e-6)
+        bottom.hist(angles, bins=61, range=(simplex - span, simplex + span), color="#35618f")
+        bottom.axvline(simplex, color="black", linestyle="--", label="simplex")
+        bottom.legend()
+        bottom.set_xlabel("angle between two means (degrees)")
     axes[0, 0].set_ylabel("class, most frequent first")
     axes[1, 0].set_ylabel("pairs of classes")
-    figure.colorbar(image, ax=axes[0], label="cosine", shrink=0.8)
+    figure.colorbar(image, ax=axes[0], label="cosine of two class means", shrink=0.8)
     figure.suptitle(f"{name}: {len(counts)} classes, {max(counts):,} to {min(counts):,} samples")
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{name}.png"
