@@ -16,7 +16,8 @@ from anglewise.sampling import Groups, Sampling
 from anglewise.thresholds import Threshold, collapse_threshold
 from anglewise.verdict import Offset, Reason, Verdict, Witness
 from anglewise.version import __version__
-from anglewise.weighted import WeightedGeometry, best_geometry
+from anglewise.weighted import best_geometry
+from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weights import LogWeights
 
 __all__ = [

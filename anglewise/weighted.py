@@ -18,12 +18,13 @@ from scipy.linalg import eigh
 from anglewise.blas import single_threaded_blas
 from anglewise.bradley_terry import bradley_terry, nearest_embedding
 from anglewise.errors import InvalidInput, TooLarge
-from anglewise.geometry import Certificate, SolverReport
+from anglewise.geometry import SolverReport
 from anglewise.low_dimension import minimize_in_dimension
 from anglewise.named import NamedWeighting
 from anglewise.sampling import FloatArray, IntArray
 from anglewise.trust_region import Budget
 from anglewise.weighted_certificate import certificate, check, least_gram_eigenvalue, relative
+from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weighted_loss import Metric, SelfPairs, WeightedLoss, evaluate
 from anglewise.weighted_problem import (
     build_problem,
@@ -42,50 +43,6 @@ FEW_ROWS = 600
 """Up to this many rows several BLAS threads cost more than they bring."""
 APART = 80.0
 """Disconnected parts are placed at squared distances of at least this times T: e^-80 is below rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedGeometry:
-    """The best geometry found for a weight matrix, and its proof.
-
-    Rows are the rows of the given log-weights: items, or classes when counts were given.
-
-    Attributes:
-        metric: "cosine" or "euclidean".
-        gram: (m, m) inner products of the embedding (Euclidean: about its mean).
-        squared_distances: (m, m) for the Euclidean metric, else None.
-        embedding: (m, dimension) rows z_i, zero-padded to the dimension asked for.
-        dimension: columns of ``embedding``.
-        rank: numerical rank of ``embedding``.
-        loss: L of the embedding ([P2]).
-        entropy_bound: (1/n) Σ_i H(p_i) ≤ L.
-        entropy_gap: loss - entropy_bound = (1/n) Σ_i KL(p_i‖q_i), at least 0.
-        certificate: bound on ``loss`` minus the minimum over all Gram matrices, relative to ``loss``.
-        report: method, iterations, rows of the reduced problem, seconds.
-        unique: whether the minimizer is known to be unique up to isometry.
-        attained: False when the minimum is only approached as distances grow; ``embedding`` is then
-            finite and within rounding of it.
-        anchors: n, the number of items.
-        anchors_used: items with at least one positive; the mean in L is over these.
-        warnings: plain sentences for people.
-    """
-
-    metric: Metric
-    gram: FloatArray
-    squared_distances: FloatArray | None
-    embedding: FloatArray
-    dimension: int
-    rank: int
-    loss: float
-    entropy_bound: float
-    entropy_gap: float
-    certificate: Certificate
-    report: SolverReport
-    unique: bool
-    attained: bool
-    anchors: int
-    anchors_used: int
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

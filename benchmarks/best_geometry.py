@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from anglewise.sampling import FloatArray
-from anglewise.weighted import WeightedGeometry, best_geometry
+from anglewise.weighted import best_geometry
+from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weighted_loss import Metric, SelfPairs
 from anglewise.weighted_reference import solve_weighted_reference
 from benchmarks.table import Row, in_turns, print_row

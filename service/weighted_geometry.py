@@ -15,7 +15,8 @@ from anglewise.errors import TooLarge
 from anglewise.named import NamedWeighting
 from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE
 from anglewise.sampling import Groups, IntArray
-from anglewise.weighted import WeightedGeometry, best_geometry
+from anglewise.weighted import best_geometry
+from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weights import LogWeights
 from service.array_archive import array_archive
 from service.computation import Outcome

@@ -17,7 +17,8 @@ from anglewise.losses import InfoNCE
 from anglewise.named import named_weighting
 from anglewise.sampling import group_classes, proportions_from_counts
 from anglewise.solve import minimize_risk
-from anglewise.weighted import WeightedGeometry, best_geometry
+from anglewise.weighted import best_geometry
+from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weighted_reference import solve_weighted_reference
 
 DATA = Path(__file__).parent.parent / "data"
