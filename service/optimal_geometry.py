@@ -174,6 +174,9 @@ COMPUTATION = Computation(
         {"class_counts": [50, 30, 20, 10, 5]},
         {"class_counts": [50, 30, 20, 10, 5], "sampling": "unsupervised"},
         {"class_counts": [90, 5, 5], "loss": {"name": "logistic"}},
+        {"class_counts": list(range(1, 121))},  # many classes have kernels of their own
+        {"class_counts": [5, 3, 2], "loss": {"name": "infonce", "negatives": 4, "hardness": 1.0}},
+        {"class_counts": [9, 5, 3, 2], "loss": {"name": "infonce", "alpha": 0.0, "temperature": 0.04}},
         {"weights": {"name": "supcon", "class_counts": [6, 2, 2]}},
         {"weights": [[1.0, 0.2, 0.5], [0.7, 1.0, 0.1], [0.3, 0.4, 1.0]], "metric": "euclidean"},
     ),

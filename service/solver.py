@@ -27,6 +27,8 @@ from service.problems import Problem, problem_from
 from service.settings import Limits
 
 PR_SET_PDEATHSIG = 1
+WARM_UP_SECONDS = 3600.0
+"""Compiling everything for the first time must not be cut short: the first request would pay for the rest."""
 
 
 def main() -> None:
@@ -68,10 +70,11 @@ def _write_archive(outcome: Outcome, path: Path) -> None:
 
 def _warm_up(limits: Limits) -> None:
     """Load compiled code. A computation that fails here will say why when it is asked for."""
+    patient = limits.model_copy(update={"deadline_seconds": WARM_UP_SECONDS})
     for computation in COMPUTATIONS.values():
         for body in computation.warm_up:
             try:
-                computation.run(computation.request.model_validate(body), limits).document()
+                computation.run(computation.request.model_validate(body), patient).document()
             except Exception:
                 logging.getLogger("anglewise.service").exception("warming up %s failed", computation.name)
 
