@@ -24,7 +24,7 @@ from service.settings import Limits
 logger = logging.getLogger("anglewise.service")
 
 ATTEMPTS = 2
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 """Compiling every kernel for the first time takes a minute or two on a small machine."""
 MAX_PAUSE_SECONDS = 30.0
 RETRY_AFTER = {"Retry-After": "5"}

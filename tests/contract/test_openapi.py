@@ -27,7 +27,7 @@ from service.settings import Settings
 
 EXAMPLES = 25
 """Generated requests per operation, valid and invalid ones."""
-START_SECONDS = 300
+START_SECONDS = 600
 
 load_all_checks()
 KEPT = CHECKS.get_by_names(

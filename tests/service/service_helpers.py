@@ -9,7 +9,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 KEY = "a key for tests"
-START_SECONDS = 300
+START_SECONDS = 600
 """Compiling every kernel on a fresh checkout takes this long at worst."""
 
 
