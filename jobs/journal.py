@@ -60,7 +60,7 @@ class Journal:
         self._lock = threading.Lock()
 
     def submit(self, job_id: str, submission: Submission, spec: bytes) -> JobRecord:
-        """Store a new job. Once this returns it cannot be lost; submitting the same id again changes nothing."""
+        """Store a new job. Once this returns it cannot be lost. Submitting it again changes nothing."""
         self.store.put(
             paths.active(job_id), b""
         )  # before the job: whatever is in it, or was about to be, is found
