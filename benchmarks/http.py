@@ -70,7 +70,7 @@ def _latencies(service: int, echo: int) -> Iterator[Row]:
 
 def _json_row() -> Row:
     """The service's encoder, with its checks, against orjson alone on a 500 × 500 matrix."""
-    from service.encoding import encode
+    from jobs.computations.encoding import encode
 
     matrix = np.random.default_rng(0).uniform(-1, 1, (500, 500))
     functions: list[Callable[[], object]] = [

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from anglewise.version import __version__
+from jobs.problems import Problem
 from service import (
     collapse_map,
     collapse_threshold,
@@ -26,7 +27,7 @@ from service.document import install
 from service.engine import Engine
 from service.middleware import ApiKeys, RequestIdentity
 from service.pool import SolverPool
-from service.problems import Problem, handle_exception
+from service.problems import handle_exception
 from service.settings import Settings
 from service.upload import Uploads
 

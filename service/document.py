@@ -11,8 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from service.computations import COMPUTATIONS
-from service.problems import ProblemDocument
+from jobs.computations.registry import COMPUTATIONS
+from jobs.problems import ProblemDocument
 
 EXAMPLE_ANSWERS = Path(__file__).parent / "example_answers"
 """Answers to the first example of each computation."""

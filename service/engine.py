@@ -10,10 +10,10 @@ from typing import Any
 from starlette.requests import Request
 
 from anglewise.version import __version__
+from jobs.computations.computation import Computation
+from jobs.computations.limits import Limits
 from service.cache import AnswerCache
-from service.computation import Computation
 from service.pool import Job, Reply, SolverPool
-from service.settings import Limits
 
 INLINE_BYTES = 128 * 1024
 """Larger bodies are validated in a solver process: parsing them would hold up the event loop."""

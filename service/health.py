@@ -7,9 +7,10 @@ from typing import Literal
 from fastapi import APIRouter
 from starlette.requests import Request
 
+from jobs.computations.schemas import Answer
+from jobs.problems import Problem
 from service.deps import EngineDep
-from service.problems import Problem, problem_responses
-from service.schemas import Answer
+from service.problems import problem_responses
 
 router = APIRouter(tags=["health"])
 

@@ -12,7 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.problems import Problem, problem_from, problem_response
+from jobs.problems import Problem
+from service.problems import http_problem_from, problem_response
 
 REQUEST_ID = "X-Request-ID"
 STOPPING = Problem("not_ready", "the service is stopping", headers={"Connection": "close"})
@@ -49,7 +50,7 @@ class RequestIdentity:
         except (Exception, asyncio.CancelledError) as error:
             if started:  # half of an answer is out: only breaking the connection tells the client
                 raise
-            problem = STOPPING if isinstance(error, asyncio.CancelledError) else problem_from(error)
+            problem = STOPPING if isinstance(error, asyncio.CancelledError) else http_problem_from(error)
             await problem_response(problem, request_id)(scope, receive, send_with_id)
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
+from jobs.problems import Problem
 from service.deps import PicturesDep
-from service.problems import Problem, problem_responses
+from service.problems import problem_responses
 
 PNG = "image/png"
 FOREVER = "public, max-age=31536000, immutable"

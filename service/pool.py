@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from service.frames import Frame
-from service.problems import Problem
+from jobs.computations.limits import Limits
+from jobs.frames import Frame
+from jobs.problems import Problem
 from service.process import SolverProcess
-from service.settings import Limits
 
 logger = logging.getLogger("anglewise.service")
 

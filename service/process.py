@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from service.frames import Frame, read_frame, write_frame
-from service.settings import Limits
+from jobs.computations.limits import Limits
+from jobs.frames import Frame, read_frame, write_frame
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_THREAD = dict.fromkeys(

@@ -12,7 +12,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.problems import Problem, problem_response
+from jobs.problems import Problem
+from service.problems import problem_response
 
 MAX_HEAD_BYTES = 64 * 1024
 """Of a head, or between two pieces of a body; a head that comes in one read may be longer."""

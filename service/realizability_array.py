@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 
-from anglewise.errors import InvalidInput
-from anglewise.weights import LogWeights
-from service.array_files import parse_matrix, read_header
-from service.computation import Computation
-from service.problems import Problem, pointer
-from service.realizability_request import RealizabilitySettings
-from service.request_body import invalid, read_bounded, require_no_encoding
-from service.settings import Limits
-from service.weighted_schemas import require_few_items
+from jobs.computations.parsing import invalid
+from jobs.computations.realizability_array import SEPARATOR, ArraySettings
+from jobs.problems import Problem, pointer
+from service.request_body import read_bounded, require_no_encoding
 
 MEDIA_TYPE = "application/x-npy"
-SEPARATOR = b"\n"
-"""Between the settings, one line of JSON, and the file."""
-
-
-class ArraySettings(RealizabilitySettings):
-    holds: Literal["weights", "log_weights"] = Field(
-        default="weights", description="what the array holds; -inf is the logarithm of a zero weight"
-    )
-
-
-class ArrayRequest(BaseModel):
-    """Settings and weights after all checks."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
-
-    settings: ArraySettings
-    weights: LogWeights
-
-
-@dataclass(frozen=True)
-class ArrayComputation(Computation):
-    """A computation on the bytes that `read` makes: settings, separator, file."""
-
-    def parse(self, body: bytes, limits: Limits) -> ArrayRequest:
-        settings, _, file = body.partition(SEPARATOR)
-        checked = ArraySettings.model_validate_json(settings)
-        return ArrayRequest(settings=checked, weights=_weights(file, checked.holds, limits))
-
-    def canonical(self, body: bytes, limits: Limits) -> bytes:
-        """As it came: the file is checked where it is used."""
-        return body
 
 
 @asynccontextmanager
@@ -91,19 +53,3 @@ def _settings(query: list[tuple[str, str]]) -> ArraySettings:
         return ArraySettings.model_validate_strings(values)
     except ValidationError as error:
         raise invalid(error, values) from None
-
-
-def _weights(file: bytes, holds: str, limits: Limits) -> LogWeights:
-    stream = io.BytesIO(file[:MAX_HEADER])
-    header = read_header(stream, (holds,), "f", rank=2)
-    rows, columns = header.shape
-    if rows != columns or rows == 0:
-        raise InvalidInput((holds,), f"must be a square matrix, not {rows} x {columns}")
-    require_few_items(rows, (holds,), limits)
-    matrix = parse_matrix(file, header, (holds,))
-    build = LogWeights.from_weights if holds == "weights" else LogWeights.from_log_weights
-    return build(matrix)
-
-
-MAX_HEADER = 20_000
-"""Headers are padded to 64 bytes; numpy itself evaluates none longer than 10,000."""

@@ -12,12 +12,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from service.computation import Computation
+from jobs.computations.computation import Computation
+from jobs.computations.picture import picture_id
+from jobs.problems import Problem
 from service.deps import EngineDep, PicturesDep
 from service.engine import ClientGone
-from service.picture import picture_id
 from service.pool import Reply
-from service.problems import Problem, problem_responses
+from service.problems import problem_responses
 from service.request_body import media_type, read_json_body
 
 JSON = "application/json"

@@ -19,12 +19,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from service.computation import Outcome
-from service.computations import COMPUTATIONS
-from service.encoding import encode
-from service.frames import pack, receive_frame
-from service.problems import Problem, problem_from
-from service.settings import Limits
+from jobs.computations.computation import Outcome
+from jobs.computations.encoding import encode
+from jobs.computations.limits import Limits
+from jobs.computations.registry import COMPUTATIONS
+from jobs.frames import pack, receive_frame
+from jobs.problems import Problem, problem_from
 
 PR_SET_PDEATHSIG = 1
 WARM_UP_SECONDS = 3600.0

@@ -14,7 +14,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from service.problems import Problem, pointer
+from jobs.problems import Problem, pointer
 from service.request_body import bounded_chunks, require_no_encoding
 from service.settings import Settings
 

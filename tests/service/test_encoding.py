@@ -7,14 +7,14 @@ import orjson
 import pytest
 
 from anglewise.errors import InvalidInput, NumericalFailure, TooLarge
+from jobs.computations.computation import Computation, Outcome
+from jobs.computations.encoding import encode
+from jobs.computations.limits import Limits
+from jobs.computations.schemas import Answer, Strict
+from jobs.frames import PREFIX
+from jobs.problems import problem_from
 from service import solver
 from service.cache import AnswerCache
-from service.computation import Computation, Outcome
-from service.encoding import encode
-from service.frames import PREFIX
-from service.problems import problem_from
-from service.schemas import Answer, Strict
-from service.settings import Limits
 
 
 class TestEncode:

@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 from anglewise import InfoNCE
 from anglewise.maps import Axis, collapse_map
 from anglewise.thresholds import collapse_threshold
-from service.collapse_map import CollapseMapAnswer
-from service.collapse_threshold import CollapseThresholdAnswer
+from jobs.computations.collapse_map import CollapseMapAnswer
+from jobs.computations.collapse_threshold import CollapseThresholdAnswer
 
 
 class TestThreshold:

@@ -16,7 +16,7 @@ from array_bytes import archive, form_part, npy, npy_claiming, npz
 from starlette.testclient import TestClient
 
 from anglewise import InfoNCE, optimal_geometry
-from service.diagnose import DiagnoseAnswer
+from jobs.computations.diagnose import DiagnoseAnswer
 from service.upload import MAX_FIELD_BYTES
 
 JSON = {"Content-Type": "application/json"}

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from anglewise import InfoNCE, Logistic, Triplet, optimal_geometry
 from anglewise.losses import Loss
-from service.geometry_answer import GeometryAnswer
+from jobs.computations.geometry_answer import GeometryAnswer
 
 COUNTS = [900, 300, 100, 100, 30]
 ARCHIVE = {"Accept": "application/x-npz"}

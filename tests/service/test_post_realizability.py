@@ -17,7 +17,7 @@ import pytest
 from array_bytes import npy, npy_claiming
 from starlette.testclient import TestClient
 
-from service.realizability import RealizabilityAnswer
+from jobs.computations.realizability import RealizabilityAnswer
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "realizability.json").read_text("utf-8")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from service.weighted_geometry import WeightedGeometryAnswer
+from jobs.computations.weighted_geometry import WeightedGeometryAnswer
 
 DATA = Path(__file__).parents[1] / "data"
 SUPCON: list[dict[str, Any]] = json.loads((DATA / "supcon_geometry.json").read_text("utf-8"))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from service.weights import WeightsAnswer
+from jobs.computations.weights import WeightsAnswer
 
 GRAM = [[1.0, 0.8, -0.3], [0.8, 1.0, -0.3], [-0.3, -0.3, 1.0]]
 PATH = "/weights"

@@ -17,16 +17,17 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from service import optimal_geometry
+from jobs.computations import optimal_geometry
+from jobs.computations.limits import Limits
+from jobs.computations.optimal_geometry import OptimalGeometryRequest
+from jobs.computations.registry import COMPUTATIONS
+from jobs.problems import Problem
 from service.app import create_app
 from service.cache import AnswerCache
-from service.computations import COMPUTATIONS
 from service.engine import ClientGone, Engine
-from service.optimal_geometry import OptimalGeometryRequest
 from service.pool import SolverPool
-from service.problems import Problem
 from service.process import SolverProcess
-from service.settings import Limits, Settings
+from service.settings import Settings
 
 Background = Callable[..., Future[httpx2.Response]]
 

@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from jobs.problems import Problem
 from service import upload as upload_module
-from service.problems import Problem, handle_exception
+from service.problems import handle_exception
 from service.settings import Settings
 from service.upload import MAX_FIELD_BYTES, Uploads
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from jobs.computations.computation import Computation, Outcome
+from jobs.computations.limits import Limits
 from service import solver
-from service.computation import Computation, Outcome
-from service.settings import Limits
 
 ENTRIES = """
-from service.settings import Limits
+from jobs.computations.limits import Limits
 from service.solver import _warm_up
 _warm_up(Limits())
 from anglewise.dual.kernels import dual_state, v_hessian, y_matrices

@@ -11,13 +11,13 @@ from pydantic import Discriminator, Field, Tag
 from anglewise.metrics import Weighting
 from anglewise.optimum import MAX_TOLERANCE, MIN_TOLERANCE
 from anglewise.sampling import FloatArray, IntArray
-from service import optimal_geometry, weighted_geometry
-from service.geometry_answer import describe as describe_classes
-from service.optimal_geometry import BY_CLASSES, BY_WEIGHTS, ClassGeometryRequest, GeometryOptions
-from service.schemas import Strict, Temperature
-from service.settings import Limits
-from service.weighted_geometry import WeightedGeometryRequest
-from service.weighted_schemas import SelfPairs, below
+from jobs.computations import optimal_geometry, weighted_geometry
+from jobs.computations.geometry_answer import describe as describe_classes
+from jobs.computations.limits import Limits
+from jobs.computations.optimal_geometry import BY_CLASSES, BY_WEIGHTS, ClassGeometryRequest, GeometryOptions
+from jobs.computations.schemas import Strict, Temperature
+from jobs.computations.weighted_geometry import WeightedGeometryRequest
+from jobs.computations.weighted_schemas import SelfPairs, below
 
 
 class SupConRule(Strict):

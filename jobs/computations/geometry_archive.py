@@ -13,8 +13,8 @@ import numpy.typing as npt
 from anglewise.class_geometry import Geometry
 from anglewise.errors import TooLarge
 from anglewise.sampling import FloatArray
-from service.encoding import encode, require_finite
-from service.geometry_answer import describe
+from jobs.computations.encoding import encode, require_finite
+from jobs.computations.geometry_answer import describe
 
 Block = npt.NDArray[np.float64] | npt.NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from anglewise.question import LARGEST_TOLERANCE, MAX_DIMENSION, SMALLEST_TOLERANCE
-from service.weighted_schemas import SimilaritySettings, WeightedRequest, exactly_one
+from jobs.computations.weighted_schemas import SimilaritySettings, WeightedRequest, exactly_one
 
 
 class RealizabilitySettings(SimilaritySettings):

@@ -18,13 +18,13 @@ from anglewise.sampling import Groups, IntArray
 from anglewise.weighted import best_geometry
 from anglewise.weighted_geometry import WeightedGeometry
 from anglewise.weights import LogWeights
-from service.array_archive import array_archive
-from service.computation import Outcome
-from service.geometry_answer import CertificateAnswer, CollapseAnswer, SolverAnswer
-from service.problems import Problem
-from service.schemas import Answer
-from service.settings import Limits
-from service.weighted_schemas import Metric, WeightedRequest, exactly_one, renamed
+from jobs.computations.array_archive import array_archive
+from jobs.computations.computation import Outcome
+from jobs.computations.geometry_answer import CertificateAnswer, CollapseAnswer, SolverAnswer
+from jobs.computations.limits import Limits
+from jobs.computations.schemas import Answer
+from jobs.computations.weighted_schemas import Metric, WeightedRequest, exactly_one, renamed
+from jobs.problems import Problem
 
 OF_CLASS_COUNTS = ("sampling", "loss", "nonnegative", "solver", "class_counts", "class_proportions")
 MATRICES = ("gram", "squared_distances", "class_means")

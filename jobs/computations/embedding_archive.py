@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anglewise.errors import InvalidInput, TooLarge
-from service.array_files import Header, read_header, require_unicode
+from jobs.computations.array_files import Header, read_header, require_unicode
 
 BLOCK = 2**20
 MAX_MEMBERS = 64

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from service import collapse_map, collapse_threshold, diagnose, optimal_geometry, realizability, weights
-from service.computation import Computation
+from jobs.computations import (
+    collapse_map,
+    collapse_threshold,
+    diagnose,
+    optimal_geometry,
+    realizability,
+    weights,
+)
+from jobs.computations.computation import Computation
 
 COMPUTATIONS: dict[str, Computation] = {
     computation.name: computation

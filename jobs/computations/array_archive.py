@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from anglewise.errors import TooLarge
-from service.encoding import encode, require_finite
+from jobs.computations.encoding import encode, require_finite
 
 
 def array_archive(

@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 from anglewise.errors import InvalidInput, TooLarge
 from anglewise.named import NamedWeighting, named_weighting
 from anglewise.weights import LogWeights
-from service.schemas import Strict, Temperature
-from service.settings import Limits
+from jobs.computations.limits import Limits
+from jobs.computations.schemas import Strict, Temperature
 
 Path = tuple[str | int, ...]
 

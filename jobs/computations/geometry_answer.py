@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anglewise.class_geometry import Geometry
 from anglewise.geometry import GeometryName
-from service.schemas import Answer
+from jobs.computations.schemas import Answer
 
 
 class CertificateAnswer(Answer):

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 from pydantic import BaseModel
 
-from service.request_body import parse
-from service.settings import Limits
+from jobs.computations.limits import Limits
+from jobs.computations.parsing import parse
 
 
 @dataclass(frozen=True)
