@@ -1,0 +1,3 @@
+"""The version of the client, always that of the service it belongs to."""
+
+__version__ = "0.1.0"
