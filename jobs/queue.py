@@ -23,8 +23,15 @@ IN_MESSAGE = re.compile(JOB_ID.pattern.encode())
 """Celery repeats the arguments in the head of a message, in plain text."""
 
 
-def celery_app(broker_url: str, visibility_timeout_seconds: float = 30.0) -> Celery:
-    """The Celery application of workers and of those who ring for them; it has no tasks yet."""
+def celery_app(
+    broker_url: str, visibility_timeout_seconds: float = 30.0, answer_seconds: float = 5.0
+) -> Celery:
+    """The Celery application of workers and of those who ring for them; it has no tasks yet.
+
+    Args:
+        visibility_timeout_seconds: after which a message that was taken but not begun is given to another.
+        answer_seconds: after which a connection counts as broken; workers wait up to 1 s for a message.
+    """
     app = Celery("anglewise", broker=celery_url(broker_url), set_as_current=False)
     app.conf.update(
         accept_content=["json"],
@@ -46,13 +53,13 @@ def celery_app(broker_url: str, visibility_timeout_seconds: float = 30.0) -> Cel
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options=transport_options(visibility_timeout_seconds),
+        broker_transport_options=transport_options(visibility_timeout_seconds, answer_seconds),
         enable_utc=True,
     )
     return app
 
 
-def transport_options(visibility_timeout_seconds: float) -> dict[str, Any]:
+def transport_options(visibility_timeout_seconds: float, answer_seconds: float) -> dict[str, Any]:
     """Short times everywhere; names of our own, as other applications may share the broker."""
     return {
         "visibility_timeout": visibility_timeout_seconds,
@@ -62,7 +69,8 @@ def transport_options(visibility_timeout_seconds: float) -> dict[str, Any]:
         "unacked_index_key": "anglewise:unacked_index",
         "unacked_mutex_key": "anglewise:unacked_mutex",
         "priority_steps": [0],
-        "socket_timeout": ANSWER_SECONDS + 1,  # a worker waits up to 1 s for a message
+        "max_retries": 0,  # of a connection; who needs one decides whether to try again
+        "socket_timeout": answer_seconds,
         "socket_connect_timeout": CONNECT_SECONDS,
         "health_check_interval": 5,
     }
@@ -85,7 +93,7 @@ class Queue:
     """
 
     def __init__(self, broker_url: str, visibility_timeout_seconds: float = 30.0) -> None:
-        self.app = celery_app(broker_url, visibility_timeout_seconds)
+        self.app = celery_app(broker_url, visibility_timeout_seconds, ANSWER_SECONDS)
         self._redis = connect(broker_url)
 
     def ring(self, job_id: str) -> None:
