@@ -103,11 +103,6 @@ class Live:
         with translated():
             return str(self.redis.info("server")["run_id"])
 
-    def claim(self, name: str, seconds: float) -> bool:
-        """Whether nobody else claimed the same within that time: to have something done once, mostly."""
-        with translated():
-            return bool(self.redis.set(f"anglewise:claim:{name}", b"", nx=True, px=round(1000 * seconds)))
-
     def close(self) -> None:
         """Close all connections."""
         self.redis.close()

@@ -61,7 +61,7 @@ def find_binary(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class Valkey:
-    """One server on one folder. It listens on a socket in it, or on a loopback port if its name is too long."""
+    """One server on one folder. It listens on a socket in it, or on a port if its name is too long."""
 
     def __init__(self, folder: Path, binary: Path | None = None) -> None:
         """Decide how it is reached; nothing is started yet.
