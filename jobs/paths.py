@@ -8,7 +8,6 @@ JOBS = "jobs"
 ACTIVE = "active"
 IDEMPOTENCY = "idempotency"
 DATASETS = "datasets"
-WEBHOOKS = "webhooks"
 
 
 def job(job_id: str) -> str:
@@ -23,6 +22,11 @@ def entry(job_id: str, position: int) -> str:
 
 def spec(job_id: str) -> str:
     return f"{job(job_id)}/spec.json"
+
+
+def webhook(job_id: str) -> str:
+    """Folder of the tries to tell a webhook how the job ended."""
+    return f"{job(job_id)}/webhook"
 
 
 def active(job_id: str) -> str:
