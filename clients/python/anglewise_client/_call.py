@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, Generic, TypeVar
 
@@ -25,7 +26,22 @@ PROBLEM = "application/problem+json"
 ARCHIVE = "application/x-npz"
 ARRAY = "application/x-npy"
 EVENTS = "text/event-stream"
-FilePart = tuple[str, IO[bytes], str]
+OpenFiles = Mapping[str, tuple[str, IO[bytes], str]]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file to send.
+
+    Attributes:
+        name: of the file.
+        open: gives it, ready to be read from its start, however often.
+        media_type: what it holds.
+    """
+
+    name: str
+    open: Callable[[], IO[bytes]]
+    media_type: str
 
 
 @dataclass(frozen=True)
@@ -37,7 +53,7 @@ class Call(Generic[T]):
         read: makes the result from a successful response whose body is there.
         body: encoded as JSON; arrays become lists.
         content, media_type: or these bytes instead.
-        files: or these parts of a multipart form, with ``form``; files are read from their start each time.
+        files: or these parts of a multipart form, with ``form``.
         accept: media types of the answer, best first.
         idempotency_key: one for all attempts.
         repeatable: sending it twice does no harm.
@@ -50,7 +66,7 @@ class Call(Generic[T]):
     body: Any = None
     content: bytes | None = None
     media_type: str = JSON
-    files: Mapping[str, FilePart] = field(default_factory=dict)
+    files: Mapping[str, Upload] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     accept: str = JSON
@@ -89,7 +105,17 @@ class Config:
 CONNECT_SECONDS = 10.0
 
 
-def build_request(config: Config, call: Call[Any]) -> httpx2.Request:
+@contextmanager
+def opened(call: Call[Any]) -> Iterator[OpenFiles]:
+    """The files of a call, open for as long as it takes."""
+    with ExitStack() as stack:
+        yield {
+            name: (upload.name, stack.enter_context(upload.open()), upload.media_type)
+            for name, upload in call.files.items()
+        }
+
+
+def build_request(config: Config, call: Call[Any], files: OpenFiles) -> httpx2.Request:
     """The HTTP request of one attempt."""
     headers = {"User-Agent": f"anglewise-client/{__version__}", "Accept": f"{call.accept}, {PROBLEM};q=0.5"}
     headers |= {**config.headers, **call.headers}
@@ -107,7 +133,7 @@ def build_request(config: Config, call: Call[Any]) -> httpx2.Request:
         params=dict(call.query) or None,
         headers=headers,
         content=content,
-        files=dict(call.files) or None,
+        files=dict(files) or None,
         data=dict(call.form) or None,
         extensions={"timeout": httpx2.Timeout(config.timeout, connect=connect).as_dict()},
     )

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import httpx2
 
 from anglewise_client._attempts import pause_before_retry
-from anglewise_client._call import Call, Config, build_request
+from anglewise_client._call import Call, Config, build_request, opened
 from anglewise_client._config import configured
 from anglewise_client._methods import async_method
 from anglewise_client._response import parse_response, problem_error, transport_error
@@ -80,17 +80,18 @@ class AsyncClient:
     async def send(self, call: Call[T]) -> T:
         """Send one call, as often as it takes, and read its answer."""
         attempt = 0
-        while True:
-            outcome: httpx2.Response | httpx2.TransportError
-            try:
-                outcome = await self._http.send(build_request(self._config, call))
-            except httpx2.TransportError as error:
-                outcome = error
-            pause = pause_before_retry(self._config, call, attempt, outcome)
-            if pause is None:
-                break
-            await self._sleep(pause)
-            attempt += 1
+        with opened(call) as files:
+            while True:
+                outcome: httpx2.Response | httpx2.TransportError
+                try:
+                    outcome = await self._http.send(build_request(self._config, call, files))
+                except httpx2.TransportError as error:
+                    outcome = error
+                pause = pause_before_retry(self._config, call, attempt, outcome)
+                if pause is None:
+                    break
+                await self._sleep(pause)
+                attempt += 1
         if isinstance(outcome, httpx2.Response):
             return parse_response(call, outcome)
         raise transport_error(outcome, self._config.base_url) from outcome
@@ -102,7 +103,7 @@ class AsyncClient:
         Raises:
             httpx2.TransportError: as it comes, also while the body is read.
         """
-        response = await self._http.send(build_request(self._config, call), stream=True)
+        response = await self._http.send(build_request(self._config, call, {}), stream=True)
         try:
             if not response.is_success:
                 await response.aread()

@@ -162,5 +162,5 @@ def error_class(status: int, code: str) -> type[ServiceError]:
 def _sentence(problem: ProblemDocument) -> str:
     first = problem.errors[0] if problem.errors else None
     detail = problem.detail or problem.title
-    where = f" (at {first.pointer})" if first and first.pointer else ""
+    where = f" (at {first.pointer})" if first and first.pointer and first.pointer not in detail else ""
     return f"{problem.status} {problem.code}: {detail}{where}"

@@ -192,8 +192,10 @@ class WeightedGeometry(Geometry):
 
     def facts(self) -> Mapping[str, Any]:
         facts = dict(super().facts())
-        facts["rows" if self.level == "item" else "classes"] = facts.pop("classes")
-        return facts | {"entropy gap": self.entropy_gap, "metric": self.metric, "attained": self.attained}
+        rows = {"rows" if self.level == "item" else "classes": facts.pop("classes")}
+        return (
+            rows | facts | {"entropy gap": self.entropy_gap, "metric": self.metric, "attained": self.attained}
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Heat map of the cosines, or of the squared distances. Needs matplotlib."""

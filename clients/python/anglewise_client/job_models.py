@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -143,6 +145,16 @@ class JobEmbeddings(Answer):
 
     def facts(self) -> Mapping[str, Any]:
         return {"embeddings": self.embeddings, "labels": self.labels}
+
+    def write_npz(self, path: str | os.PathLike[str]) -> Path:
+        """Write ``embeddings`` and ``labels`` to an .npz file, as `diagnose` takes them."""
+        target = Path(path)
+        arrays = {"embeddings": self.embeddings}
+        if self.labels is not None:
+            arrays["labels"] = self.labels
+        with target.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        return target
 
 
 class TrainingSummary(Answer):

@@ -6,14 +6,14 @@ import io
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import IO, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
 from anglewise_client._arrays import float_matrix, host_array, label_vector
-from anglewise_client._call import ARCHIVE, ARRAY, JSON, Call
+from anglewise_client._call import ARCHIVE, ARRAY, JSON, Call, Upload
 from anglewise_client.calls.reading import chosen, model
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.geometry import Geometry, WeightedGeometry
@@ -290,7 +290,9 @@ def diagnose(
         name: value if isinstance(value, str) else json.dumps(value, default=_plain_json)
         for name, value in options.items()
     }
-    return Call("POST", "/diagnose", read, files={"file": npz_part(embeddings=Z, labels=classes)}, form=form)
+    return Call(
+        "POST", "/diagnose", read, files={"file": npz_upload(embeddings=Z, labels=classes)}, form=form
+    )
 
 
 def geometry_kind(document: dict[str, Any]) -> type[Geometry]:
@@ -305,12 +307,21 @@ def npy(array: npt.NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def npz_part(**arrays: npt.NDArray[Any]) -> tuple[str, Any, str]:
-    """An .npz file as a part of a form; on disk where it is large."""
-    file = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 (closed when it is collected)
-    members: dict[str, Any] = dict(arrays)
-    np.savez(file, allow_pickle=False, **members)
-    return ("arrays.npz", file, ARCHIVE)
+def npz_upload(**arrays: npt.NDArray[Any]) -> Upload:
+    """An .npz file, made when it is opened; on disk where it is large."""
+
+    def open_() -> IO[bytes]:
+        file = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 (whoever opens it closes it)
+        members: dict[str, Any] = dict(arrays)
+        try:
+            np.savez(file, allow_pickle=False, **members)
+        except BaseException:
+            file.close()
+            raise
+        file.seek(0)
+        return cast("IO[bytes]", file)
+
+    return Upload("arrays.npz", open_, ARCHIVE)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

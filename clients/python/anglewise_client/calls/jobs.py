@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from anglewise_client._answer import Answer
 from anglewise_client._arrays import host_array, label_vector
-from anglewise_client._call import ARCHIVE, ARRAY, EVENTS, JSON, Call, new_key
-from anglewise_client.calls.computations import _fields, _given, geometry_kind, npz_part
+from anglewise_client._call import ARCHIVE, ARRAY, EVENTS, JSON, Call, Upload, new_key
+from anglewise_client.calls.computations import _fields, _given, geometry_kind, npz_upload
 from anglewise_client.calls.reading import archive, chosen, content, media_type, model, nothing
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.job_models import (
@@ -211,13 +211,14 @@ def create_dataset(
     if (path is None) == (x is None or y is None):
         raise ValueError("give a path, or x and y")
     if path is None:
-        part = npz_part(x=host_array(x), y=label_vector(y, "y"))
+        upload = npz_upload(x=host_array(x), y=label_vector(y, "y"))
     else:
         source = Path(path)
-        part = (source.name, source.open("rb"), TYPES.get(source.suffix, "application/octet-stream"))
+        media_type = TYPES.get(source.suffix.lower(), "application/octet-stream")
+        upload = Upload(source.name, lambda: source.open("rb"), media_type)
     form = {} if name is None else {"name": name}
     # A second upload would be a second data set, so it is not repeated by itself.
-    return Call("POST", "/datasets", model(Dataset), files={"file": part}, form=form, repeatable=False)
+    return Call("POST", "/datasets", model(Dataset), files={"file": upload}, form=form, repeatable=False)
 
 
 def list_datasets(*, limit: int | None = None, cursor: str | None = None) -> Call[DatasetPage]:
