@@ -150,7 +150,7 @@ def _files_after(names: list[str], after: int) -> list[str]:
     firsts = [int(name.rpartition("/")[2].removesuffix(".jsonl")) for name in names]
     return [
         name
-        for name, following in zip(names, [*firsts[1:], None], strict=True)
+        for name, following in zip(names, [*firsts, None][1:], strict=True)
         if following is None or following > after + 1
     ]
 

@@ -34,7 +34,9 @@ def reason_for(error: Exception) -> Reason:
         return _reason(code, error.detail)
     logger.error("unforeseen error", exc_info=error)
     kind = type(error).__name__
-    return _reason(ReasonCode.INTERNAL, f"an unforeseen error ({kind}); the log of the worker has its details")
+    return _reason(
+        ReasonCode.INTERNAL, f"an unforeseen error ({kind}); the log of the worker has its details"
+    )
 
 
 def _torch_is_out_of_memory(error: Exception) -> bool:

@@ -6,14 +6,11 @@ its own memory bound, and ends by itself when the supervisor dies.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import resource
-import signal
 import socket
 import sys
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +19,11 @@ from jobs.store import ObjectStore
 from worker.channel import Channel
 from worker.context import JobContext
 from worker.failures import reason_for
-from worker.kinds import UnknownKind, find_kind
+from worker.kinds import find_kind
+from worker.logs import log_to_stderr
 from worker.messages import Order, Report
+from worker.parent import die_with_parent
 from worker.training.context import Stopped
-
-PR_SET_PDEATHSIG = 1
 
 logger = logging.getLogger("anglewise.worker")
 
@@ -41,7 +38,7 @@ class Surroundings:
 
 
 def main() -> None:
-    end_with_parent()
+    die_with_parent()
     _keep_output_apart()
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     header, _ = channel.next_order()
@@ -75,26 +72,10 @@ def _do(order: dict[str, Any], spec: bytes, here: Surroundings) -> bool:
     return kind.reusable
 
 
-def end_with_parent() -> None:
-    """Die when the process that started this one does, even while native code holds the interpreter."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os._exit(0)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
-
-
 def _keep_output_apart() -> None:
     """Whatever libraries print goes to the log of the worker."""
     os.dup2(2, 1)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s runner %(process)d: %(message)s"
-    )
-    logging.captureWarnings(True)
+    log_to_stderr("runner")
 
 
 def _bound_memory(limit: int) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 
 from jobs.frames import PREFIX, Frame, pack
-from worker.messages import Order, Report
+from worker.interpreter import with_packages
+from worker.messages import ENDINGS, Order, Report
 
-ROOT = Path(__file__).resolve().parent.parent
 PIECE = 64 * 1024
 START_SECONDS = 300.0
 """Loading torch from a cold disk on a busy machine takes a while."""
@@ -47,13 +47,15 @@ class RunnerProcess:
                 [sys.executable, "-m", "worker.runner", str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
-                env=dict(environment) | {"PYTHONPATH": _search_path(environment)},
+                env=with_packages(environment),
                 process_group=0,
             )
         self._channel.settimeout(SEND_SECONDS)
         self._sending = threading.Lock()
         self._received = bytearray()
         self._ready = False
+        self.reusable = True
+        """Whether it is free, and may be given another job."""
         self.jobs = 0
         """How many it was given."""
         self.send(Order.CONFIGURE, dict(configuration))
@@ -89,6 +91,8 @@ class RunnerProcess:
 
     def send(self, order: Order, fields: Mapping[str, Any], body: bytes = b"") -> None:
         """A runner that is gone is noticed by `receive`."""
+        if order is Order.RUN:
+            self.jobs, self.reusable = self.jobs + 1, False
         message = pack({"type": order.value} | dict(fields), body)
         with self._sending, contextlib.suppress(OSError):
             self._channel.sendall(message)
@@ -111,6 +115,8 @@ class RunnerProcess:
             if not piece:
                 raise EOFError
             self._received += piece
+        if frame[0]["type"] in ENDINGS:
+            self.reusable = frame[0]["reusable"]
         return frame
 
     def _take(self) -> Frame | None:
@@ -144,8 +150,3 @@ class RunnerProcess:
         self._channel.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
-
-
-def _search_path(environment: Mapping[str, str]) -> str:
-    inherited = environment.get("PYTHONPATH")
-    return os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])

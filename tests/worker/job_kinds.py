@@ -102,7 +102,11 @@ def _talk(spec: bytes, context: JobContext, limits: Limits) -> None:
     logging.getLogger("library").warning("logged")
     warnings.warn("warned", stacklevel=1)
     context.event("said")
-    context.artifact("result.json", json.dumps({"cuda": os.environ.get("CUDA_VISIBLE_DEVICES")}).encode(), "application/json")
+    context.artifact(
+        "result.json",
+        json.dumps({"cuda": os.environ.get("CUDA_VISIBLE_DEVICES")}).encode(),
+        "application/json",
+    )
 
 
 def _wrong_result(spec: bytes, context: JobContext, limits: Limits) -> None:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jobs import paths
 from jobs.computations.limits import Limits
+from jobs.events import Event, state_events, stored_events
 from jobs.frames import Frame
+from jobs.ids import new_job_id
+from jobs.journal import Journal
+from jobs.live import Live
+from jobs.queue import Queue
+from jobs.record import Submission
+from jobs.settings import JobOptions
+from jobs.store import ObjectStore
 from worker.messages import ENDINGS, Order
 from worker.runner_process import RunnerProcess
+from worker.supervisor import Supervisor
 
 PATIENCE = 60.0
 """Seconds before a test gives up; nothing is expected to take so long."""
@@ -64,3 +76,61 @@ def eventually(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)
     return value
+
+
+class Bench:
+    """A supervisor with its services, and what tests do with them."""
+
+    def __init__(self, broker_url: str, store_url: str, **settings: Any) -> None:
+        options = {"heartbeat_seconds": 0.1, "lease_seconds": 2.0} | settings
+        self.settings = JobOptions(broker_url=broker_url, store_url=store_url, **options)
+        self.journal = Journal(ObjectStore(store_url))
+        self.live = Live(broker_url, self.settings.lease_seconds)
+        self.queue = Queue(broker_url)
+        self.supervisor = Supervisor(
+            self.journal, self.live, self.queue, self.settings, "worker", test_environment(), Limits()
+        )
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, kind: str, **spec: Any) -> str:
+        job_id, body = new_job_id(), json.dumps(spec).encode()
+        self.journal.submit(job_id, Submission(kind=kind, spec_bytes=len(body)), body)
+        return job_id
+
+    def begin(self, job_id: str) -> threading.Thread:
+        """Work on a job in another thread."""
+        thread = threading.Thread(target=self.supervisor.work, args=(job_id,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def events(self, job_id: str) -> list[Event]:
+        record = self.journal.read(job_id)
+        return sorted(
+            state_events(record) + stored_events(self.journal.store, record), key=lambda event: event.sequence
+        )
+
+    def states(self, job_id: str) -> list[str]:
+        """Every state the job went through."""
+        return [event.data["state"] for event in self.events(job_id) if event.type == "state"]
+
+    def result(self, job_id: str) -> Any:
+        record = self.journal.read(job_id)
+        return json.loads(self.journal.store.get(paths.artifact(job_id, record.attempt, "result.json")))
+
+    def wait_for_steps(self, job_id: str, steps: int = 1) -> None:
+        """Until a worker has shown so much progress."""
+
+        def far_enough() -> bool:
+            progress = self.live.progress([job_id]).get(job_id)
+            return progress is not None and progress.step >= steps
+
+        eventually(far_enough)
+
+    def close(self) -> None:
+        self.supervisor.stop()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        self.supervisor.close()
+        self.queue.close()
+        self.live.close()
