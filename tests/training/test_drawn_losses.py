@@ -1,0 +1,156 @@
+"""Losses over sampled negatives: loops over the definition, the exact risk, pytorch-metric-learning."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from anglewise.losses import Exponential, InfoNCE, Logistic, Loss, SquaredHinge, Triplet
+from anglewise.sampling import Sampling
+from worker.training.losses import draw_negatives, drawn_loss
+from worker.training.risk import Risk
+
+LOSSES: list[Loss] = [
+    InfoNCE(negatives=3, temperature=0.5),
+    InfoNCE(negatives=3, temperature=0.5, reduction="mean", alpha=2.0, beta=3.0),
+    InfoNCE(negatives=3, temperature=0.5, alpha=0.0),
+    InfoNCE(negatives=math.inf, temperature=0.5),
+    Logistic(negatives=3, temperature=0.5, margin=0.2),
+    Exponential(negatives=3, temperature=0.5, reduction="mean"),
+    SquaredHinge(negatives=3, margin=0.5),
+    Triplet(negatives=3, margin=0.5),
+]
+
+
+def embeddings(rows: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return normalize(torch.randn(rows, 3, generator=generator, dtype=torch.float64), dim=1)
+
+
+def slow_psi(t: list[float], loss: Loss) -> float:
+    """ψ as [P1] writes it."""
+    if isinstance(loss, InfoNCE):
+        beta = loss.beta / len(t) if loss.reduction == "mean" else loss.beta
+        return math.log(loss.alpha + beta * sum(math.exp(x / loss.temperature) for x in t))
+    if isinstance(loss, Logistic):
+        phi = [math.log(1 + math.exp((x + loss.margin) / loss.temperature)) for x in t]
+    elif isinstance(loss, Exponential):
+        phi = [math.exp(x / loss.temperature) for x in t]
+    else:
+        assert isinstance(loss, (SquaredHinge, Triplet))
+        phi = [max(0.0, x + loss.margin) ** (2 if isinstance(loss, SquaredHinge) else 1) for x in t]
+    return sum(phi) / (len(t) if loss.reduction == "mean" else 1)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_equals_the_definition(loss: Loss) -> None:
+    anchors, positives, candidates = embeddings(5, 0), embeddings(5, 1), embeddings(7, 2)
+    negatives = torch.tensor([[0, 1, 2], [6, 6, 3], [4, 5, 0], [-1, -1, -1], [2, 3, 4]])
+    total = 0.0
+    for i in (0, 1, 2, 4):
+        t = [float(anchors[i] @ (candidates[j] - positives[i])) for j in negatives[i]]
+        total += slow_psi(t, loss)
+    for block_numbers in (2**23, 20):
+        found = drawn_loss(anchors, positives, candidates, negatives, loss, block_numbers=block_numbers)
+        assert found.anchors == 4
+        assert found.value.item() == pytest.approx(total / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES[:6], ids=str)
+def test_gradient(loss: Loss) -> None:
+    negatives = torch.tensor([[0, 1, 2], [6, 6, 3], [-1, -1, -1]])
+    tensors = tuple(embeddings(rows, seed).requires_grad_() for seed, rows in enumerate((3, 3, 7)))
+    for block_numbers in (2**23, 10):
+
+        def value(a: Tensor, p: Tensor, c: Tensor, block_numbers: int = block_numbers) -> Tensor:
+            return drawn_loss(a, p, c, negatives, loss, block_numbers=block_numbers).value
+
+        assert torch.autograd.gradcheck(value, tensors)
+
+
+@pytest.mark.parametrize("sampling", ["supervised", "unsupervised"])
+@pytest.mark.parametrize("loss", [LOSSES[0], LOSSES[1], LOSSES[2], LOSSES[4], LOSSES[5]], ids=str)
+def test_batches_average_to_the_exact_risk(loss: Loss, sampling: Sampling) -> None:
+    """Collapsed classes, many batches of iid samples: the mean is S(A) within four standard errors."""
+    rng = np.random.default_rng(0)
+    proportions = np.array([0.5, 0.3, 0.2])
+    means = embeddings(3, 4)
+    expected = Risk([5, 3, 2], sampling, loss)(means @ means.T).item()
+    values = []
+    for _ in range(300):
+        classes = rng.choice(3, 400, p=proportions)
+        z = means[torch.from_numpy(classes)]
+        negatives = torch.from_numpy(draw_negatives(classes, 3, sampling, rng))
+        values.append(drawn_loss(z, z, z, negatives, loss).value.item())
+    error = np.std(values) / math.sqrt(len(values))
+    assert abs(np.mean(values) - expected) < 4 * error + 1e-12
+    assert error < 0.01 * abs(expected) + 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("temperature", [0.01, 1e-3])
+def test_low_temperatures_in_low_precision(dtype: torch.dtype, temperature: float) -> None:
+    for loss in (
+        InfoNCE(negatives=3, temperature=temperature),
+        Logistic(negatives=3, temperature=temperature),
+    ):
+        rows = [embeddings(5, seed).to(dtype) for seed in range(3)]
+        negatives = torch.tensor([[0, 1, 2]] * 5)
+        single = [z.clone().requires_grad_() for z in rows]
+        found = drawn_loss(*single, negatives, loss)  # type: ignore[arg-type,misc]
+        found.value.backward()  # type: ignore[no-untyped-call]
+        exact = drawn_loss(*[z.double() for z in rows], negatives, loss)  # type: ignore[arg-type,misc]
+        assert found.value.item() == pytest.approx(exact.value.item(), rel=1e-4)
+        assert all(torch.isfinite(z.grad).all() for z in single if z.grad is not None)
+
+
+def test_no_negatives_no_loss() -> None:
+    rng = np.random.default_rng(0)
+    drawn = draw_negatives(np.zeros(4, dtype=np.int64), 3, "supervised", rng)
+    assert (drawn == -1).all()
+    assert (draw_negatives(np.zeros(1, dtype=np.int64), 3, "unsupervised", rng) == -1).all()
+    z = embeddings(4, 0).requires_grad_()
+    found = drawn_loss(z, z, z, torch.from_numpy(drawn), LOSSES[0])
+    found.value.backward()  # type: ignore[no-untyped-call]
+    assert found.anchors == 0
+    assert z.grad is not None
+    assert not z.grad.any()
+
+
+@pytest.mark.parametrize("sampling", ["supervised", "unsupervised"])
+def test_negatives_are_distinct_allowed_and_even(sampling: Sampling) -> None:
+    rng = np.random.default_rng(0)
+    classes = np.array([0, 0, 0, 1, 1, 2])
+    hits = np.zeros((6, 6))
+    for _ in range(4000):
+        drawn = draw_negatives(classes, 2, sampling, rng)
+        assert (drawn[:, 0] != drawn[:, 1]).all()
+        np.add.at(hits, (np.arange(6)[:, None], drawn), 1)
+    allowed = ~np.eye(6, dtype=bool) if sampling == "unsupervised" else classes[:, None] != classes
+    expected = allowed / allowed.sum(1, keepdims=True)
+    assert np.abs(hits / hits.sum(1, keepdims=True) - expected).max() < 0.02
+
+
+def test_negatives_beyond_the_batch_repeat() -> None:
+    drawn = draw_negatives(np.array([0, 1, 1]), 4, "supervised", np.random.default_rng(0))
+    assert sorted(drawn[0].tolist()) == [1, 1, 2, 2]
+    assert drawn[1].tolist() == [0, 0, 0, 0]
+
+
+def test_ntxent_of_pytorch_metric_learning() -> None:
+    """With one positive an anchor it is InfoNCE with every other sample as a negative, in sum form.
+
+    With several positives it differs: one term a positive pair, with only that positive in its sum.
+    """
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    z = embeddings(8, 0)
+    labels = torch.arange(4).repeat(2)
+    others = torch.tensor([[j for j in range(8) if labels[j] != labels[i]] for i in range(8)])
+    ours = drawn_loss(z, z[torch.arange(8) - 4], z, others, InfoNCE(negatives=6, temperature=0.2))
+    theirs = losses.NTXentLoss(temperature=0.2)(z, labels)
+    assert ours.value.item() == pytest.approx(theirs.item(), rel=1e-6)

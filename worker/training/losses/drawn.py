@@ -1,0 +1,83 @@
+"""Losses over sampled negatives: ψ(f·(f⁻_1 - f⁺), …, f·(f⁻_k - f⁺)) averaged over anchors ([P1]).
+
+Shapes: B anchors, M candidates for negatives, K negatives an anchor, D dimensions.
+Memory is O(B·(M + K)): similarities are computed once and gathered. Large batches go in blocks of anchors
+whose intermediate results are computed again for the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from anglewise.losses import InfoNCE, Loss
+from worker.training.losses.batch_loss import BatchLoss
+from worker.training.losses.precision import full_precision
+from worker.training.risk import pair_loss
+
+BLOCK_NUMBERS = 2**23
+"""Numbers of one block of similarities."""
+
+
+def drawn_loss(
+    anchors_BD: Tensor,
+    positives_BD: Tensor,
+    candidates_MD: Tensor,
+    negatives_BK: Tensor,
+    loss: Loss,
+    *,
+    block_numbers: int = BLOCK_NUMBERS,
+) -> BatchLoss:
+    """The mean of the loss over anchors with negatives.
+
+    Args:
+        anchors_BD, positives_BD, candidates_MD: embeddings; at least float32 is used inside.
+        negatives_BK: rows of the candidates; an anchor whose row starts with a negative number is skipped.
+            For infinitely many negatives the rows are all it could draw, and stand for the mean over them.
+        loss: its ``negatives`` must be K, or infinite.
+    """
+    size, count = negatives_BK.shape
+    used_B = negatives_BK[:, 0] >= 0
+    anchors = int(used_B.sum())
+    if anchors < size:
+        anchors_BD, positives_BD, negatives_BK = (
+            anchors_BD[used_B],
+            positives_BD[used_B],
+            negatives_BK[used_B],
+        )
+    with full_precision(anchors_BD) as cast:
+        a_BD, p_BD, c_MD = cast(anchors_BD), cast(positives_BD), cast(candidates_MD)
+        if anchors == 0:
+            return BatchLoss((a_BD.sum() + p_BD.sum() + c_MD.sum()) * 0.0, 0)
+        rows = max(1, block_numbers // (len(c_MD) + count))
+        total = a_BD.new_zeros(())
+        for start in range(0, anchors, rows):
+            part = slice(start, start + rows)
+            arguments = (a_BD[part], p_BD[part], c_MD, negatives_BK[part], loss)
+            if anchors <= rows:
+                total = _sum(*arguments)
+            else:
+                total = total + checkpoint(_sum, *arguments, use_reentrant=False)
+    return BatchLoss(total / anchors, anchors)
+
+
+def _sum(a_BD: Tensor, p_BD: Tensor, c_MD: Tensor, negatives_BK: Tensor, loss: Loss) -> Tensor:
+    """Σ over these anchors of ψ(t)."""
+    t_BK = (a_BD @ c_MD.T).gather(1, negatives_BK) - (a_BD * p_BD).sum(1, keepdim=True)
+    return psi(t_BK, loss).sum()
+
+
+def psi(t_BK: Tensor, loss: Loss) -> Tensor:
+    """(B,) ψ of each row."""
+    count = t_BK.shape[1]
+    averaged = loss.reduction == "mean"
+    if not isinstance(loss, InfoNCE):
+        phi_BK = pair_loss(t_BK, loss)
+        return phi_BK.mean(1) if averaged else phi_BK.sum(1)
+    log_beta = math.log(loss.beta) - (math.log(count) if averaged else 0.0)
+    log_alpha = math.log(loss.alpha) if loss.alpha > 0 else -math.inf
+    log_sum_B = log_beta + torch.logsumexp(t_BK / loss.temperature, dim=1)
+    return torch.logaddexp(log_sum_B.new_tensor(log_alpha), log_sum_B)
