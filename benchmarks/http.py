@@ -5,17 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 import orjson
 
 from benchmarks.table import Row, in_turns
+from jobs.valkey import free_port
 
 ROUNDS = 400
 
@@ -31,10 +31,10 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", a
 
 
 def rows() -> Iterator[Row]:
-    service, echo = _free_port(), _free_port()
+    service, echo = free_port(), free_port()
     with (
-        _server([sys.executable, "-m", "service", "--port", str(service)], service, "/health/ready"),
-        _server([sys.executable, "-c", ECHO, str(echo)], echo, "/docs"),
+        server([sys.executable, "-m", "service", "--port", str(service)], service, "/health/ready"),
+        server([sys.executable, "-c", ECHO, str(echo)], echo, "/docs"),
     ):
         yield from _latencies(service, echo)
     yield _json_row()
@@ -97,16 +97,13 @@ def _post(connection: http.client.HTTPConnection, path: str, body: str) -> float
     return elapsed
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @contextmanager
-def _server(command: list[str], port: int, ready: str) -> Iterator[None]:
+def server(
+    command: list[str], port: int, ready: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the block ends, once ``ready`` answers 200."""
-    process = subprocess.Popen(command, env=os.environ | {"ANGLEWISE_LOG_LEVEL": "WARNING"})
+    settings = {"ANGLEWISE_LOG_LEVEL": "WARNING", **(environment or {})}
+    process = subprocess.Popen(command, env=os.environ | settings)
     try:
         for _ in range(600):
             connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -119,7 +116,7 @@ def _server(command: list[str], port: int, ready: str) -> Iterator[None]:
             time.sleep(0.1)
         else:
             raise RuntimeError(f"{command} did not become ready")
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(10)
