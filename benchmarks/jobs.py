@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.http import server
 from benchmarks.table import Row
 from jobs.valkey import Valkey, free_port
