@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """One entry point for users and developers.  Needs Python 3.11 or newer and pip, nothing else.
 
-    python3 run.py serve      install if needed, then start the service on http://127.0.0.1:8000
+    python3 run.py serve      install if needed, then start service, worker, broker and storage
+                              on http://127.0.0.1:8000
     python3 run.py test       install if needed, then run every test
     python3 run.py check      lint, formatting, types, import contracts
     python3 run.py bench      print the performance table
     python3 run.py openapi    write openapi/openapi.json anew
     python3 run.py lock       resolve requirements/*.txt anew
 
-Everything is installed into .venv beside this file, from the hash-pinned lists in requirements/.
+Everything is installed into .venv beside this file, from the hash-pinned lists in requirements/; torch,
+whose builds differ by platform, in a step of its own.
 """
 
 from __future__ import annotations
@@ -17,18 +19,21 @@ import argparse
 import contextlib
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMPS = VENV / "installed"
 REQUIREMENTS = {"serve": ROOT / "requirements/serve.txt", "dev": ROOT / "requirements/dev.txt"}
-EXTRAS = {"serve": ["service"], "dev": ["dev"]}
+EXTRAS = {"serve": ["worker"], "dev": ["dev"]}
+TORCH = "torch==2.13.0"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--host",
         default=os.environ.get("ANGLEWISE_HOST") or "127.0.0.1",
         help="address to listen on; default: ANGLEWISE_HOST, or 127.0.0.1",
+    )
+    serve.add_argument(
+        "--without-training", action="store_true", help="install no torch, and refuse training jobs"
     )
     test = commands.add_parser("test", help="run every test", description="Run every test.")
     test.add_argument("pytest_arguments", nargs="*", help="handed to pytest, after --")
@@ -73,11 +81,10 @@ def port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     if options.command == "serve":
-        install("serve")
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        print(f"starting; the documentation is at http://{host}:{options.port}/docs", flush=True)
-        become("-m", "service", "--host", options.host, "--port", str(options.port))
+        return serve(options)
     install("dev")
+    if options.command in ("test", "check", "bench"):
+        install_torch()
     if options.command == "test":
         return call("-m", "pytest", *options.pytest_arguments)
     if options.command == "check":
@@ -89,17 +96,27 @@ def run(options: argparse.Namespace) -> int:
     return lock()
 
 
+def serve(options: argparse.Namespace) -> int:
+    install("serve")
+    if not options.without_training and os.name != "nt":
+        install_torch()
+    address = ["--host", options.host, "--port", str(options.port)]
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"starting; the documentation will be at http://{host}:{options.port}/docs", flush=True)
+    if os.name == "nt":  # there is no broker for it to start
+        return call("-m", "service", *address)
+    return become("-m", "jobs.local", *address, *["--without-training"] * options.without_training)
+
+
 def call(*command: str) -> int:
     """Run the environment's Python from the project's root; its exit status."""
     return subprocess.run([PYTHON, *command], cwd=ROOT, check=False).returncode
 
 
-def become(*command: str) -> None:
-    """Replace this process, so that Ctrl-C and SIGTERM reach the service itself."""
+def become(*command: str) -> NoReturn:
+    """Replace this process, so that Ctrl-C and SIGTERM reach the new one itself."""
     os.chdir(ROOT)
     sys.stdout.flush()
-    if os.name == "nt":  # there exec returns to the shell at once
-        sys.exit(call(*command))
     os.execv(PYTHON, [str(PYTHON), *command])
 
 
@@ -123,8 +140,9 @@ def lock() -> int:
     for kind, path in REQUIREMENTS.items():
         extras = [f"--extra={extra}" for extra in EXTRAS[kind]]
         pins = ["--python-version", "3.11", "--universal", "--generate-hashes", "--no-emit-index-url"]
+        no_torch = ["--override", "requirements/overrides.txt"]
         uv = [PYTHON, "-m", "uv", "pip", "compile", "-q", "--no-header", "--upgrade"]
-        subprocess.run([*uv, *pins, *extras, "pyproject.toml", "-o", path], cwd=ROOT, check=True)
+        subprocess.run([*uv, *pins, *no_torch, *extras, "pyproject.toml", "-o", path], cwd=ROOT, check=True)
     return 0
 
 
@@ -138,7 +156,8 @@ def install(kind: str) -> None:
         create_environment()
         print(f"installing the pinned packages of {REQUIREMENTS[kind].name} (about a minute) ...", flush=True)
         pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-        subprocess.run([*pip, "--require-hashes", "-r", REQUIREMENTS[kind]], cwd=ROOT, check=True)
+        exactly = ["--require-hashes", "--no-deps"]  # the lists are complete, but for torch
+        subprocess.run([*pip, *exactly, "-r", REQUIREMENTS[kind]], cwd=ROOT, check=True)
         make_importable()
         STAMPS.mkdir(exist_ok=True)
         for old in STAMPS.glob(f"{kind}-*"):
@@ -146,6 +165,33 @@ def install(kind: str) -> None:
         stamp(kind).touch()
         if kind == "dev":  # it contains everything "serve" needs
             stamp("serve").touch()
+
+
+def install_torch() -> None:
+    """Bring torch into .venv, having said how much that is."""
+    done = STAMPS / TORCH
+    if done.is_file():
+        return
+    with alone():
+        if not torch_is_there():
+            print(f"installing {TORCH} for training: {torch_size()}", flush=True)
+            pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+            subprocess.run([*pip, TORCH], cwd=ROOT, check=True)
+        done.touch()
+
+
+def torch_is_there() -> bool:
+    version = "import importlib.metadata as m; print(m.version('torch').partition('+')[0])"
+    told = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True)
+    return f"torch=={told.stdout.strip()}" == TORCH
+
+
+def torch_size() -> str:
+    """What pip is about to load."""
+    skip = "serve --without-training does without it"
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return f"a download of 2.7 GB with what it needs for GPUs ({skip}) ..."
+    return f"a download of about 200 MB ({skip}) ..."
 
 
 def make_importable() -> None:
