@@ -74,6 +74,19 @@ def host_array(values: Any) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
+def listed(values: Any) -> Any:
+    """Arrays, tensors and columns of tables as lists; lists stay as they are, down to the type of numbers.
+
+    >>> listed(np.array([1, 2])), listed((5, 1.5))
+    ([1, 2], [5, 1.5])
+    """
+    if values is None:
+        return None
+    if hasattr(values, "detach") or hasattr(values, "__array__"):
+        return host_array(values).tolist()
+    return list(values)
+
+
 def float_matrix(values: Any, name: str) -> npt.NDArray[np.floating]:
     """(rows, columns) of float32 or float64.
 
@@ -94,6 +107,8 @@ def label_vector(values: Any, name: str = "labels") -> npt.NDArray[Any]:
         ValueError: it is not such a vector.
     """
     array = host_array(values)
+    if array.dtype.kind == "U" and array is not values and any(not isinstance(v, str) for v in values):
+        raise ValueError(f"{name} must be all integers or all strings")
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.ravel()):
         array = array.astype(np.str_)
     if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():

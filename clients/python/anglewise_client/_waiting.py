@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 
@@ -87,8 +88,7 @@ class Following:
             return None
         self.last_id = sent.id or self.last_id
         self.fresh, self.failures = True, 0
-        data = _payload(sent.data)
-        event = Event(id=sent.id, type=str(data.get("type", sent.event)), data=data)
+        event = Event(id=sent.id, **_payload(sent))
         self.ended = self.ended or (event.state is not None and event.state.terminal)
         return event
 
@@ -99,9 +99,14 @@ class Following:
         return backoff(max(self.failures - 1, 0))
 
 
-def _payload(text: str) -> dict[str, object]:
+def _payload(sent: httpx2.ServerSentEvent) -> dict[str, Any]:
+    """Type and data, whether the type stands in the stream or beside the data."""
     try:
-        data = json.loads(text)
+        document = json.loads(sent.data)
     except ValueError:
-        return {"text": text}
-    return data if isinstance(data, dict) else {"value": data}
+        document = sent.data
+    if not isinstance(document, dict):
+        document = {"value": document}
+    if isinstance(document.get("data"), dict):
+        return {"type": sent.event, **document}
+    return {"type": sent.event, "data": document}

@@ -39,6 +39,7 @@ class Client:
             or those that the service asks for (up to 60 s).
         headers: sent with every request.
         transport: what carries requests instead of the network, such as ``httpx2.MockTransport``.
+        sleep: how to pause between attempts.
 
     Raises (every method):
         anglewise_client.errors.AnglewiseError: one of its leaves.

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
 
-from anglewise_client._arrays import host_array
+from anglewise_client._arrays import listed
 
 Counts: TypeAlias = list[int]
 
@@ -92,7 +92,7 @@ class _OverClasses(_Named):
 
     @field_serializer("labels", "class_counts")
     def _as_list(self, value: Any) -> Any:
-        return None if value is None else host_array(value).tolist()
+        return listed(value)
 
 
 class SupCon(_OverClasses):
@@ -116,7 +116,7 @@ class _OverTargets(_Named):
 
     @field_serializer("targets", "class_counts")
     def _as_list(self, value: Any) -> Any:
-        return None if value is None else host_array(value).tolist()
+        return listed(value)
 
 
 class YAware(_OverTargets):

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from anglewise_client._arrays import float_matrix, host_array, label_vector
-from anglewise_client._call import ARCHIVE, ARRAY, JSON, Call, Upload
+from anglewise_client._arrays import float_matrix, label_vector, listed
+from anglewise_client._call import ARRAY, Call
+from anglewise_client.calls.encoding import (
+    accept,
+    axis_of,
+    fields_of,
+    given,
+    log_weights_of,
+    npy,
+    npz_upload,
+    plain,
+    weights_of,
+)
 from anglewise_client.calls.reading import chosen, model
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.geometry import Geometry, WeightedGeometry
@@ -34,7 +43,6 @@ AxisLike: TypeAlias = tuple[AxisName, Sequence[float | str]] | Mapping[str, Any]
 
 SMALL_JSON = 20_000
 """Numbers up to which arrays are sent as JSON; more travel as .npy or .npz."""
-SPOOLED = 8 * 2**20
 
 
 def optimal_geometry(
@@ -79,13 +87,13 @@ def optimal_geometry(
         InvalidRequest: a value is wrong; ``errors`` names the field.
         TooLarge, DeadlineMet: too much for a synchronous answer; send it as a job.
     """
-    body = _given(
-        class_counts=_listed(class_counts),
-        class_proportions=_listed(class_proportions),
-        weights=_weights(weights),
-        log_weights=_log_weights(log_weights),
+    body = given(
+        class_counts=listed(class_counts),
+        class_proportions=listed(class_proportions),
+        weights=weights_of(weights),
+        log_weights=log_weights_of(log_weights),
         sampling=sampling,
-        loss=_fields(loss),
+        loss=fields_of(loss),
         metric=metric,
         temperature=temperature,
         self_pairs=self_pairs,
@@ -95,7 +103,7 @@ def optimal_geometry(
         tolerance=tolerance,
         groups=groups,
     )
-    return Call("POST", "/optimal-geometry", chosen(geometry_kind), body=body, accept=_accept(full))
+    return Call("POST", "/optimal-geometry", chosen(geometry_kind), body=body, accept=accept(full))
 
 
 def best_geometry(
@@ -146,7 +154,7 @@ def collapse_threshold(
         classes: C, at least 2.
         sampling, loss: as for `optimal_geometry`.
     """
-    body = _given(classes=classes, sampling=sampling, loss=_fields(loss))
+    body = given(classes=classes, sampling=sampling, loss=fields_of(loss))
     return Call("POST", "/collapse-threshold", model(Threshold), body=body)
 
 
@@ -169,13 +177,13 @@ def collapse_map(
         majority_proportion: for angles, unless it is an axis.
         quantity: ``"largest_cosine"`` (default), ``"exact_threshold"`` or ``"smallest_angle_degrees"``.
     """
-    body = _given(
-        x=_axis(x),
-        y=_axis(y),
+    body = given(
+        x=axis_of(x),
+        y=axis_of(y),
         classes=classes,
         majority_proportion=majority_proportion,
         sampling=sampling,
-        loss=_fields(loss),
+        loss=fields_of(loss),
         quantity=quantity,
     )
     return Call("POST", "/collapse-map", model(CollapseMap), body=body)
@@ -200,7 +208,7 @@ def realizability(
         tolerance: relative, for the sign and the rank of eigenvalues.
         full: fetch whole arrays however many rows there are (as .npz).
     """
-    settings = _given(
+    settings = given(
         metric=metric,
         temperature=temperature,
         self_pairs=self_pairs,
@@ -209,12 +217,10 @@ def realizability(
     )
     read = model(Realizability)
     holds = "weights" if log_weights is None else "log_weights"
-    given = weights if log_weights is None else log_weights
-    large = (
-        isinstance(given, np.ndarray) and given.size > SMALL_JSON and (weights is None or log_weights is None)
-    )
-    if large:
-        array = float_matrix(given, holds)
+    matrix = weights if log_weights is None else log_weights
+    alone = weights is None or log_weights is None
+    if alone and isinstance(matrix, np.ndarray) and matrix.size > SMALL_JSON:
+        array = float_matrix(matrix, holds)
         query = settings | {"holds": holds}
         return Call(
             "POST",
@@ -223,10 +229,10 @@ def realizability(
             query=query,
             content=npy(array),
             media_type=ARRAY,
-            accept=_accept(full),
+            accept=accept(full),
         )
-    body = settings | _given(weights=_weights(weights), log_weights=_log_weights(log_weights))
-    return Call("POST", "/realizability", read, body=body, accept=_accept(full))
+    body = settings | given(weights=weights_of(weights), log_weights=log_weights_of(log_weights))
+    return Call("POST", "/realizability", read, body=body, accept=accept(full))
 
 
 def weights(
@@ -248,10 +254,10 @@ def weights(
         metric, temperature, self_pairs: as for `best_geometry`.
         full: fetch whole arrays however many rows there are (as .npz).
     """
-    simplex = None if simplex_class_counts is None else {"class_counts": _listed(simplex_class_counts)}
-    target = _given(gram=_listed(gram), squared_distances=_listed(squared_distances), simplex=simplex)
-    body = _given(target=target, metric=metric, temperature=temperature, self_pairs=self_pairs)
-    return Call("POST", "/weights", model(Design), body=body, accept=_accept(full))
+    simplex = None if simplex_class_counts is None else {"class_counts": listed(simplex_class_counts)}
+    target = given(gram=listed(gram), squared_distances=listed(squared_distances), simplex=simplex)
+    body = given(target=target, metric=metric, temperature=temperature, self_pairs=self_pairs)
+    return Call("POST", "/weights", model(Design), body=body, accept=accept(full))
 
 
 def diagnose(
@@ -275,7 +281,7 @@ def diagnose(
     Raises:
         ValueError: the arrays do not have these shapes or types.
     """
-    options = _given(prediction=_fields(prediction), normalize=normalize)
+    options = given(prediction=fields_of(prediction), normalize=normalize)
     read = model(Diagnosis)
     if job is not None:
         return Call("POST", "/diagnose", read, body=options | {"job": job})
@@ -287,7 +293,7 @@ def diagnose(
     if Z.size <= SMALL_JSON:
         return Call("POST", "/diagnose", read, body=options | {"embeddings": Z, "labels": classes})
     form = {
-        name: value if isinstance(value, str) else json.dumps(value, default=_plain_json)
+        name: value if isinstance(value, str) else json.dumps(value, default=plain)
         for name, value in options.items()
     }
     return Call(
@@ -298,80 +304,3 @@ def diagnose(
 def geometry_kind(document: dict[str, Any]) -> type[Geometry]:
     """Answers for weights name their metric."""
     return WeightedGeometry if "metric" in document else Geometry
-
-
-def npy(array: npt.NDArray[Any]) -> bytes:
-    """An .npy file."""
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-def npz_upload(**arrays: npt.NDArray[Any]) -> Upload:
-    """An .npz file, made when it is opened; on disk where it is large."""
-
-    def open_() -> IO[bytes]:
-        file = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 (whoever opens it closes it)
-        members: dict[str, Any] = dict(arrays)
-        try:
-            np.savez(file, allow_pickle=False, **members)
-        except BaseException:
-            file.close()
-            raise
-        file.seek(0)
-        return cast("IO[bytes]", file)
-
-    return Upload("arrays.npz", open_, ARCHIVE)
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    """Only what was given; the service has the defaults."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _accept(full: bool) -> str:
-    return f"{ARCHIVE}, {JSON};q=0.9" if full else JSON
-
-
-def _fields(value: Any) -> Any:
-    """A model or a mapping as JSON has it."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    if isinstance(value, Mapping):
-        return {name: _fields(item) for name, item in value.items() if item is not None}
-    if isinstance(value, float) and value == float("inf"):
-        return "infinite"
-    return value
-
-
-def _plain_json(value: Any) -> Any:
-    return host_array(value).tolist()
-
-
-def _listed(values: Any) -> Any:
-    return None if values is None else host_array(values).tolist()
-
-
-def _weights(values: Any) -> Any:
-    if isinstance(values, BaseModel | Mapping):
-        return _fields(values)
-    return _listed(values)
-
-
-def _log_weights(values: Any) -> Any:
-    """-inf is the logarithm of zero, which JSON has no word for."""
-    if values is None:
-        return None
-    if isinstance(values, np.ndarray):
-        cells = values.astype(object)
-        cells[np.isneginf(values.astype(np.float64))] = None
-        return cells.tolist()
-    zero = (None, float("-inf"))
-    return [[None if value in zero else value for value in row] for row in values]
-
-
-def _axis(axis: AxisLike) -> dict[str, Any]:
-    if isinstance(axis, Mapping):
-        return dict(axis)
-    name, values = axis
-    return {"name": name, "values": [_fields(value) for value in np.asarray(values, dtype=object).tolist()]}

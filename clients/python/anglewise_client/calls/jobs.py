@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from anglewise_client._answer import Answer
 from anglewise_client._arrays import host_array, label_vector
 from anglewise_client._call import ARCHIVE, ARRAY, EVENTS, JSON, Call, Upload, new_key
-from anglewise_client.calls.computations import _fields, _given, geometry_kind, npz_upload
+from anglewise_client.calls.computations import geometry_kind
+from anglewise_client.calls.encoding import fields_of, given, npz_upload
 from anglewise_client.calls.reading import archive, chosen, content, media_type, model, nothing
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.job_models import (
@@ -66,7 +67,7 @@ def submit(
             key, kept over all retries of this call.
     """
     hook = None if webhook is None else {"url": webhook}
-    body = _given(kind=kind, spec=_fields(spec), name=name, webhook=hook)
+    body = given(kind=kind, spec=fields_of(spec), name=name, webhook=hook)
     headers = {"Idempotency-Key": idempotency_key or new_key()}
     return Call("POST", "/jobs", model(JobRecord), body=body, headers=headers)
 
@@ -106,7 +107,7 @@ def train(
         more: any other field of the training.
         name, webhook, idempotency_key: as for `submit`.
     """
-    spec = _given(
+    spec = given(
         data=_data(data, class_counts),
         encoder=_named(encoder),
         loss=loss,
@@ -140,7 +141,7 @@ def list_jobs(
         cursor: ``next_cursor`` of the page before.
         state, kind: only these.
     """
-    query = _given(limit=limit, cursor=cursor, state=None if state is None else str(state), kind=kind)
+    query = given(limit=limit, cursor=cursor, state=None if state is None else str(state), kind=kind)
     return Call("GET", "/jobs", model(JobPage), query=query)
 
 
@@ -223,7 +224,7 @@ def create_dataset(
 
 def list_datasets(*, limit: int | None = None, cursor: str | None = None) -> Call[DatasetPage]:
     """Data sets that the service keeps."""
-    return Call("GET", "/datasets", _dataset_page, query=_given(limit=limit, cursor=cursor))
+    return Call("GET", "/datasets", _dataset_page, query=given(limit=limit, cursor=cursor))
 
 
 def get_dataset(id: str) -> Call[Dataset]:
