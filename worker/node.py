@@ -26,8 +26,9 @@ LOOK_SECONDS = 0.2
 STORE_SECONDS = 2.0
 STOP_SECONDS = 10.0
 """Devices give their jobs back within this time, or are killed."""
-LONGEST_PAUSE = 30.0
-STEADY_SECONDS = 60.0
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+STEADY_SECONDS = 5.0
 """A process that ran so long starts anew at once when it ends."""
 
 
@@ -48,8 +49,8 @@ class DeviceProcess:
         if self._process is not None and self._process.poll() is not None:
             status = self._process.returncode
             self._drop()
+            pause = min(FIRST_PAUSE * 2.0**self._failures, LONGEST_PAUSE)
             self._failures = 0 if now - self._started > STEADY_SECONDS else self._failures + 1
-            pause = min(0.25 * 2.0**self._failures, LONGEST_PAUSE)
             logger.error("the worker of %s ended (%s), next start in %g s", self.device, status, pause)
             self._next_start = now + pause
         if self._process is None and now >= self._next_start:
