@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
-from starlette.testclient import TestClient
 
 from anglewise_client import AsyncClient, Client
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
 
 URL = "http://service.test"
 Server = Callable[[httpx2.Request], httpx2.Response]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from client_helpers import AppTransport
-from starlette.testclient import TestClient
 
 from anglewise_client import Client, NoService, ServiceFailed
-from service.app import create_app
-from service.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
 
 START_SECONDS = 600
 """Compiling every kernel on a fresh checkout takes this long at worst."""
@@ -19,6 +20,13 @@ START_SECONDS = 600
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[TestClient]:
+    """The application; skipped where only the client is installed."""
+    pytest.importorskip("fastapi")
+    from starlette.testclient import TestClient
+
+    from service.app import create_app
+    from service.settings import Settings
+
     with TestClient(create_app(Settings(workers=1)), raise_server_exceptions=False) as running:
         yield running
 

@@ -242,6 +242,7 @@ def test_failures_of_others_become_problems_too(response: httpx2.Response) -> No
         answer({"exact_threshold": 0.9}),
         answer([1, 2]),
         httpx2.Response(200, content=b"PK garbage", headers={"Content-Type": "application/x-npz"}),
+        httpx2.Response(200, content=b"PK\x03\x04 cut", headers={"Content-Type": "application/x-npz"}),
         httpx2.Response(302, headers={"Location": "https://elsewhere.test/"}),
     ],
     ids=str,

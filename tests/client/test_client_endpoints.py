@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 from anglewise_client import (
     XCLR,
@@ -24,6 +23,9 @@ from anglewise_client import (
     WeightedGeometry,
     YAware,
 )
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
 
 SKIN = [6705, 1113, 1099, 514, 327, 142, 115]
 """HAM10000."""

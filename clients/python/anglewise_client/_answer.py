@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from anglewise_client._arrays import stored_arrays
 from anglewise_client.version import __version__
 
 if TYPE_CHECKING:
@@ -117,16 +118,15 @@ def load(path: str | os.PathLike[str]) -> Answer:
     source = Path(path)
     try:
         if source.suffix == ".npz":
-            with np.load(source, allow_pickle=False) as archive:
-                document = json.loads(archive[METADATA].tobytes())
-                tree = _with_arrays(document["answer"], archive)
+            with source.open("rb") as file:
+                arrays = stored_arrays(file)
+            document = json.loads(arrays[METADATA].tobytes())
+            tree = _with_arrays(document["answer"], arrays)
         else:
             document = json.loads(source.read_bytes())
             tree = document["answer"]
         kind = Answer.KINDS[document["kind"]]
-    except FileNotFoundError:
-        raise
-    except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{source} is not a saved answer, or it is damaged: {error}") from error
     return kind.model_validate(tree)
 

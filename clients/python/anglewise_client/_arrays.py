@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import zipfile
+import zlib
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +60,22 @@ Vector = Annotated[Floats, BeforeValidator(_floats), _FLOATS_TO_JSON, _NUMBERS]
 """(n,) of float64."""
 Index = Annotated[Ints, BeforeValidator(_ints), PlainSerializer(_lists, when_used="json"), _NUMBERS]
 """(n,) of int64."""
+
+
+def stored_arrays(file: BinaryIO) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an .npz file; that of an .npy file under an empty name. Nothing is unpickled.
+
+    Raises:
+        ValueError: it is another kind of file, or damaged.
+    """
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
 
 
 def host_array(values: Any) -> npt.NDArray[Any]:

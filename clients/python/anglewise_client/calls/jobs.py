@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx2
-import numpy as np
 from pydantic import BaseModel
 
 from anglewise_client._answer import Answer
@@ -269,11 +267,10 @@ def _embeddings(response: httpx2.Response) -> JobEmbeddings:
     kind = media_type(response)
     if kind == JSON:
         return JobEmbeddings.model_validate_json(response.content)
-    if response.content[:2] == b"PK":
-        arrays = archive(response.content)
-        return JobEmbeddings(embeddings=arrays["embeddings"], labels=arrays.get("labels"))
-    array = np.load(io.BytesIO(response.content), allow_pickle=False)
-    return JobEmbeddings(embeddings=array)
+    arrays = archive(response.content)
+    if "" in arrays:
+        return JobEmbeddings(embeddings=arrays[""])
+    return JobEmbeddings(embeddings=arrays["embeddings"], labels=arrays.get("labels"))
 
 
 def _report(response: httpx2.Response) -> Report:

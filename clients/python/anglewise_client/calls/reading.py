@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import httpx2
-import numpy as np
 import pydantic_core
 from pydantic import BaseModel
 
 from anglewise_client._answer import METADATA
+from anglewise_client._arrays import stored_arrays
 from anglewise_client._call import ARCHIVE
 
 M = TypeVar("M", bound=BaseModel)
@@ -46,8 +46,7 @@ def tree(response: httpx2.Response) -> Any:
 
 def archive(content: bytes) -> dict[str, Any]:
     """All arrays of an .npz file; nothing is unpickled."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as members:
-        return {name: members[name] for name in members.files}
+    return stored_arrays(io.BytesIO(content))
 
 
 def media_type(response: httpx2.Response) -> str:

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from anglewise_client._arrays import stored_arrays
+
 Meaning = Literal["auto", "labels", "counts"]
 Label = int | str
 
@@ -98,18 +100,14 @@ def _files(path: Path) -> int:
 
 def _array(path: Path, meaning: Meaning) -> Counted:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return _values(loaded, path, meaning)
-        with loaded:
-            names = [name for name in LABEL_ARRAYS if name in loaded.files]
-            if not names:
-                raise BadCounts(f"{path} has no array called {' or '.join(LABEL_ARRAYS)}")
-            return _values(loaded[names[0]], path, meaning)
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, BadCounts):
-            raise
+        with path.open("rb") as file:
+            arrays = stored_arrays(file)
+    except ValueError as error:
         raise BadCounts(f"{path} is not an array file, or it is damaged: {error}") from None
+    found = next((arrays[name] for name in ("", *LABEL_ARRAYS) if name in arrays), None)
+    if found is None:
+        raise BadCounts(f"{path} has no array called {' or '.join(LABEL_ARRAYS)}")
+    return _values(found, path, meaning)
 
 
 def _values(array: np.ndarray[Any, Any], path: Path, meaning: Meaning) -> Counted:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import typer
 
+from anglewise_client._arrays import stored_arrays
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -19,14 +21,14 @@ def read_matrix(path: Path) -> np.ndarray[Any, Any]:
     """
     try:
         if path.suffix.lower() == ".npy":
-            matrix = np.load(path, allow_pickle=False)
+            matrix = _first(path, _arrays(path), "")
         else:
             text = path.read_text(encoding="utf-8-sig")
             rows = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
             matrix = np.array(rows, dtype=np.float64)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not a matrix: {error}") from None
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2:
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise typer.BadParameter(f"{path} does not hold a matrix")
     return matrix
 
@@ -51,12 +53,9 @@ def read_embeddings(path: Path, labels: Path | None) -> tuple[np.ndarray[Any, An
 
 def _arrays(path: Path) -> Arrays:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            return stored_arrays(file)
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not an array file: {error}") from None
 
 
