@@ -232,11 +232,13 @@ def axis(text: str) -> dict[str, Any]:
     try:
         if ":" in values:
             start, stop, steps = values.split(":")
-            return {"name": name, "values": np.linspace(float(start), float(stop), int(steps)).tolist()}
-        words = values.split(",")
-        numbers: list[Any] = ["infinite" if word in ("infinite", "inf") else float(word) for word in words]
+            numbers: list[Any] = np.linspace(float(start), float(stop), int(steps)).tolist()
+        else:
+            words = values.split(",")
+            numbers = ["infinite" if word in ("infinite", "inf") else float(word) for word in words]
     except ValueError:
         raise typer.BadParameter(f"{values!r} is neither a list a,b,c nor a range start:stop:steps") from None
+    # Numbers of classes and of negatives have to be integers.
     return {"name": name, "values": [int(v) if v != "infinite" and v == int(v) else v for v in numbers]}
 
 
@@ -286,5 +288,5 @@ def _report_table(answer: Diagnosis) -> Table:
         ]
         for c in answer.classes
     ]
-    header = ["class", "samples", "norm", "variance", "cos to predicted", "nearest", "cosine"]
+    header = ["class", "samples", "norm", "variance", "to predicted", "nearest", "cosine"]
     return rows_table(header, rows)
