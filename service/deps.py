@@ -7,8 +7,12 @@ from typing import Annotated, TypedDict, cast
 from fastapi import Depends
 from starlette.requests import Request
 
+from jobs.problems import Problem
 from service.cache import AnswerCache
 from service.engine import Engine
+from service.job_desk import JobDesk
+from service.job_service import JobService
+from service.metrics import Metrics
 from service.settings import Settings
 from service.upload import Uploads
 
@@ -20,6 +24,8 @@ class State(TypedDict):
     settings: Settings
     pictures: AnswerCache
     uploads: Uploads
+    jobs: JobService | None
+    metrics: Metrics
 
 
 def _engine(request: Request) -> Engine:
@@ -30,5 +36,23 @@ def _pictures(request: Request) -> AnswerCache:
     return cast(AnswerCache, request.state.pictures)
 
 
+def _jobs(request: Request) -> JobService:
+    service = cast("JobService | None", request.state.jobs)
+    if service is None:
+        raise Problem("jobs_unavailable", "jobs are off: no broker is set (ANGLEWISE_BROKER_URL)")
+    return service
+
+
+def _desk(request: Request) -> JobDesk:
+    return _jobs(request).desk
+
+
+def _metrics(request: Request) -> Metrics:
+    return cast(Metrics, request.state.metrics)
+
+
 PicturesDep = Annotated[AnswerCache, Depends(_pictures)]
 EngineDep = Annotated[Engine, Depends(_engine)]
+JobsDep = Annotated[JobService, Depends(_jobs)]
+DeskDep = Annotated[JobDesk, Depends(_desk)]
+MetricsDep = Annotated[Metrics, Depends(_metrics)]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from starlette.requests import Request
 
 from jobs.computations.diagnose import COMPUTATION, FILE_COMPUTATION, DiagnoseOptions, StoredFile
 from jobs.computations.parsing import parse_json, validate
-from service.routes import OtherBody, computation_router
+from jobs.problems import Problem
+from service.async_computation import Asked
+from service.job_artifacts import write_embeddings
+from service.job_desk import JobDesk
+from service.job_kinds import DiagnoseJobRequest
+from service.job_orders import training_of
+from service.job_service import JobService
+from service.routes import OtherBody, Reference, computation_router
 
 MEDIA_TYPE = "multipart/form-data"
+MAX_REFERENCE = 128 * 1024
+"""Bytes of a body that names a job; longer ones bring their embeddings."""
 FILE, OPTIONS = "file", ("prediction", "normalize")
 
 
@@ -21,6 +32,38 @@ async def receive(request: Request) -> AsyncIterator[bytes]:
     async with request.state.uploads.receive(request, FILE, OPTIONS) as form:
         options = validate({name: parse_json(value) for name, value in form.fields.items()}, DiagnoseOptions)
         yield StoredFile(path=str(form.file), options=options).model_dump_json().encode()
+
+
+@asynccontextmanager
+async def resolve(request: Request, body: bytes) -> AsyncIterator[Asked | None]:
+    """The embeddings that a training job left, kept until the answer is there."""
+    named = _named_job(body)
+    if named is None:
+        yield None
+        return
+    service: JobService | None = request.state.jobs
+    if service is None:
+        raise Problem("jobs_unavailable", "jobs are off: no broker is set (ANGLEWISE_BROKER_URL)")
+    with tempfile.TemporaryDirectory(prefix="anglewise-") as folder:
+        path = Path(folder) / "embeddings"
+        await service.desk.run(_write, service.desk, named, path)
+        options = DiagnoseOptions(prediction=named.prediction, normalize=named.normalize)
+        stored = StoredFile(path=str(path), options=options)
+        yield Asked(FILE_COMPUTATION, stored.model_dump_json().encode())
+
+
+def _named_job(body: bytes) -> DiagnoseJobRequest | None:
+    if len(body) > MAX_REFERENCE or b'"job"' not in body:
+        return None
+    document = parse_json(body)
+    if not isinstance(document, dict) or document.get("job") is None:
+        return None
+    return validate(document, DiagnoseJobRequest)
+
+
+def _write(desk: JobDesk, named: DiagnoseJobRequest, path: Path) -> None:
+    with path.open("wb") as file:
+        write_embeddings(desk.store, training_of(named, desk), file)
 
 
 FORM_SCHEMA = {
@@ -50,7 +93,8 @@ router = computation_router(
     summary="Embeddings beside the predicted geometry",
     description="Neural-collapse metrics of labeled embeddings and their distance from the geometry that is "
     "optimal for the class counts found, class by class, with a verdict in plain words and a picture. Large "
-    "embeddings are sent as a form with an .npz file.",
+    "embeddings are sent as a form with an .npz file; those of a training job are named by its id: "
+    '`{"job": "job_…"}`.',
     examples={
         "three classes": {
             "embeddings": [[1.0, 0.1], [0.9, -0.1], [1.0, 0.0], [-0.6, 0.8], [-0.5, 0.9], [-0.4, -0.9]],
@@ -71,4 +115,5 @@ router = computation_router(
         schema=FORM_SCHEMA,
         problems=("storage_full",),
     ),
+    reference=Reference(DiagnoseJobRequest, resolve, problems=("not_found", "not_finished", "no_result")),
 )

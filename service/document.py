@@ -13,6 +13,8 @@ from pydantic.json_schema import models_json_schema
 
 from jobs.computations.registry import COMPUTATIONS
 from jobs.problems import ProblemDocument
+from service import job_answers
+from service.job_kinds import DiagnoseJobRequest, JobRequest
 
 EXAMPLE_ANSWERS = Path(__file__).parent / "example_answers"
 """Answers to the first example of each computation."""
@@ -32,7 +34,7 @@ def install(app: FastAPI) -> None:
 def document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's document and the schemas of bodies, answers and problems, which it does not validate."""
     result = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    models: list[type[BaseModel]] = [ProblemDocument]
+    models: list[type[BaseModel]] = [ProblemDocument, JobRequest, DiagnoseJobRequest, *job_answers.MODELS]
     for computation in COMPUTATIONS.values():
         models += [computation.request, computation.answer]
     _, schemas = models_json_schema(
@@ -60,6 +62,6 @@ def _add_example_answers(paths: dict[str, Any]) -> None:
     """Only now: FastAPI leaves out what is null."""
     for operation in (item["post"] for item in paths.values() if "post" in item):
         file = EXAMPLE_ANSWERS / f"{operation['operationId']}.json"
-        if file.exists():
+        if file.exists() and "200" in operation["responses"]:
             content = operation["responses"]["200"]["content"]["application/json"]
             content["example"] = json.loads(file.read_text(encoding="utf-8"))

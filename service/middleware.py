@@ -55,7 +55,10 @@ class RequestIdentity:
 
 
 class ApiKeys:
-    """Requires one of the keys, given by their SHA-256, on every route but health checks."""
+    """Requires one of the keys, given by their SHA-256, on every route but health checks.
+
+    The rest of the application finds the digest of the key in ``request.state.api_key``.
+    """
 
     def __init__(self, app: ASGIApp, digests: tuple[str, ...]) -> None:
         self.app = app
@@ -63,10 +66,11 @@ class ApiKeys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["path"].startswith("/health/"):
-            self._require_key(Headers(scope=scope))
+            scope.setdefault("state", {})["api_key"] = self._require_key(Headers(scope=scope))
         await self.app(scope, receive, send)
 
-    def _require_key(self, headers: Headers) -> None:
+    def _require_key(self, headers: Headers) -> str:
+        """The digest of the key that was sent."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             key = headers.get("x-api-key", "")
@@ -81,3 +85,4 @@ class ApiKeys:
                 else "send a key as 'Authorization: Bearer …' or 'X-API-Key: …'",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+        return digest

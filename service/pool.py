@@ -129,6 +129,11 @@ class SolverPool:
         """Whether processes keep ending before they are ready."""
         return self._failures > len(self._solvers)
 
+    @property
+    def waiting(self) -> int:
+        """How many computations wait for a process."""
+        return sum(not job.future.done() for job in self._waiting)
+
     def submit(self, computation: str, body: bytes, *, archive: bool = False) -> Job:
         """Queue a computation. Cancelling its future before it is started takes it out of the queue.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 import orjson
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jobs.problems import PROBLEMS, Problem, problem_from
+from jobs.computations.parsing import MESSAGES
+from jobs.problems import PROBLEMS, Problem, pointer, problem_from
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -23,7 +24,20 @@ def http_problem_from(error: Exception) -> Problem:
         code = HTTP_CODES.get(error.status_code, "http_error")
         detail = "/docs shows all addresses" if code == "not_found" else error.detail
         return Problem(code, detail, status=error.status_code, headers=error.headers)
+    if isinstance(error, RequestValidationError):
+        return _invalid_parameters(error)
     return problem_from(error)
+
+
+def _invalid_parameters(error: RequestValidationError) -> Problem:
+    """Of the query string; the first part of a location says so."""
+    errors = []
+    for item in error.errors():
+        template = MESSAGES.get(item["type"])
+        message = template.format(**item.get("ctx", {})) if template else item["msg"]
+        errors.append((pointer(item["loc"][1:]), message))
+    where, message = errors[0]
+    return Problem("invalid_input", f"{where.removeprefix('/') or 'the query'}: {message}", errors)
 
 
 def problem_response(problem: Problem, request_id: str | None) -> Response:
@@ -57,7 +71,7 @@ def problem_responses(*codes: str) -> dict[int | str, dict[str, Any]]:
 
 def _example(code: str) -> dict[str, Any]:
     status, title = PROBLEMS[code]
-    at_field = HTTPStatus(status) is HTTPStatus.UNPROCESSABLE_ENTITY and code != "numerical_failure"
+    at_field = code in ("invalid_input", "too_large")
     return {
         "type": f"urn:anglewise:problem:{code}",
         "title": title,

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from anglewise.errors import TooLarge
 from jobs.computations.computation import Computation
 from jobs.computations.picture import picture_id
-from jobs.problems import Problem
+from jobs.problems import Problem, problem_from
+from service.async_computation import Asked, order_for
 from service.deps import EngineDep, PicturesDep
+from service.downloads import file_chunks
 from service.engine import ClientGone
+from service.job_service import JobService
+from service.jobs import KEY_PARAMETER, LOCATION, SUBMISSION_PROBLEMS, accept, job_document
+from service.negotiation import negotiate
 from service.pool import Reply
+from service.preferences import APPLIED, PREFER_PARAMETER, prefers_async
 from service.problems import problem_responses
 from service.request_body import media_type, read_json_body
 
 JSON = "application/json"
 ARCHIVE = "application/x-npz"
-CHUNK = 256 * 1024
 CLIENT_CLOSED_REQUEST = 499
+
+ACCEPTED = {
+    **LOCATION,
+    "Preference-Applied": {"description": "`respond-async`", "schema": {"type": "string"}},
+}
 
 COMPUTATION_PROBLEMS = (
     "malformed_json",
@@ -67,6 +78,21 @@ class OtherBody:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Reference:
+    """A JSON body that names what is to be computed from.
+
+    Attributes:
+        request: model of the body.
+        resolve: recognizes such a body (None: it is another one), and holds what it names until the answer
+            is there.
+    """
+
+    request: type[BaseModel]
+    resolve: Callable[[Request, bytes], AbstractAsyncContextManager[Asked | None]]
+    problems: tuple[str, ...] = ()
+
+
 def computation_router(
     computation: Computation,
     *,
@@ -76,6 +102,7 @@ def computation_router(
     description: str,
     examples: Mapping[str, Mapping[str, Any]],
     other: OtherBody | None = None,
+    reference: Reference | None = None,
 ) -> APIRouter:
     """A router with POST ``path``: read, validate, compute in a solver process, answer.
 
@@ -83,23 +110,24 @@ def computation_router(
         examples: request bodies for the documentation, by title. The answer to the first of them is in
             example_answers/, under the computation's name.
         other: a body of another media type that is accepted beside JSON.
+        reference: a JSON body that names what is to be computed from, instead of bringing it.
     """
     router = APIRouter(tags=[tag])
 
     async def handler(request: Request, engine: EngineDep, pictures: PicturesDep) -> Response:
-        wants_archive = _negotiate(request, offers_archive=computation.offers_archive)
-        ask = engine.archive if wants_archive else engine.answer
-        try:
-            if other is not None and media_type(request) == other.media_type:
-                async with other.receive(request) as body:
-                    reply = await ask(other.computation, body, request)
-            else:
-                also = other.media_type if other is not None else None
-                body = await read_json_body(request, engine.limits.max_body_bytes, or_else=also)
-                _refuse_query(request)
-                reply = await ask(computation, body, request)
-        except ClientGone:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        service: JobService | None = request.state.jobs
+        async with _asked(request, engine.limits.max_body_bytes, computation, other, reference) as asked:
+            if service is not None and prefers_async(request):
+                order = await service.desk.run(order_for, asked, service.desk)
+                return await accept(order, request, service, APPLIED)
+            offered = (JSON, ARCHIVE) if computation.offers_archive else (JSON,)
+            ask = engine.archive if negotiate(request, *offered) == ARCHIVE else engine.answer
+            try:
+                reply = await ask(asked.computation, asked.body, request)
+            except ClientGone:
+                return Response(status_code=CLIENT_CLOSED_REQUEST)
+            except (Problem, TooLarge) as error:
+                raise error if service is None else _naming_jobs(problem_from(error)) from None
         if reply.picture:
             pictures.put(picture_id(reply.picture).encode(), reply.picture)
         return _response(reply)
@@ -115,11 +143,47 @@ def computation_router(
         response_model=None,
         responses={
             200: _answer_document(computation),
-            **problem_responses(*COMPUTATION_PROBLEMS, *(other.problems if other else ())),
+            202: job_document("With `Prefer: respond-async`: it has become a job", headers=ACCEPTED),
+            **problem_responses(
+                *COMPUTATION_PROBLEMS,
+                *SUBMISSION_PROBLEMS,
+                *(other.problems if other else ()),
+                *(reference.problems if reference else ()),
+            ),
         },
-        openapi_extra=_request_document(computation, examples, other),
+        openapi_extra=_request_document(computation, examples, other, reference),
     )
     return router
+
+
+@asynccontextmanager
+async def _asked(
+    request: Request,
+    max_bytes: int,
+    computation: Computation,
+    other: OtherBody | None,
+    reference: Reference | None,
+) -> AsyncIterator[Asked]:
+    """What the request asks for; files that belong to it are there inside the block."""
+    if other is not None and media_type(request) == other.media_type:
+        async with other.receive(request) as body:
+            yield Asked(other.computation, body)
+        return
+    body = await read_json_body(request, max_bytes, or_else=other.media_type if other else None)
+    _refuse_query(request)
+    if reference is None:
+        yield Asked(computation, body)
+        return
+    async with reference.resolve(request, body) as named:
+        yield named or Asked(computation, body)
+
+
+def _naming_jobs(problem: Problem) -> Problem:
+    """Where a job could do it, the problem says so."""
+    if problem.code not in ("too_large", "deadline"):
+        return problem
+    detail = f"{problem.detail}; jobs may take more: POST /jobs, or send the header Prefer: respond-async"
+    return Problem(problem.code, detail, problem.errors, status=problem.status, headers=problem.headers)
 
 
 def _refuse_query(request: Request) -> None:
@@ -129,71 +193,39 @@ def _refuse_query(request: Request) -> None:
         raise Problem("invalid_input", f"{name}: belongs into the body, not into the address")
 
 
-def _negotiate(request: Request, *, offers_archive: bool) -> bool:
-    """Whether the client wants the archive rather than JSON, which is the answer to ``*/*``."""
-    accept = request.headers.get("accept") or "*/*"
-    accepted = [_media_range(part) for part in accept.split(",")]
-    choices = [(_quality(JSON, accepted), False)]
-    if offers_archive:
-        choices.append((_quality(ARCHIVE, accepted), True))
-    quality, wants_archive = max(choices, key=lambda choice: choice[0])
-    if quality <= 0:
-        offered = f"{JSON} or {ARCHIVE}" if offers_archive else JSON
-        raise Problem("not_acceptable", f"the answer is {offered}")
-    return wants_archive
-
-
-def _media_range(part: str) -> tuple[str, float]:
-    media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    quality = 1.0
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                quality = min(1.0, max(0.0, float(value)))
-            except ValueError:
-                quality = 0.0
-    return media_type, quality
-
-
-def _quality(media_type: str, accepted: list[tuple[str, float]]) -> float:
-    """The quality of the most specific range that covers the type."""
-    ranges = dict(accepted)
-    whole_type = media_type.partition("/")[0] + "/*"
-    return next((ranges[name] for name in (media_type, whole_type, "*/*") if name in ranges), 0.0)
-
-
 def _response(reply: Reply) -> Response:
     if reply.file is None:
         return Response(reply.body, media_type=JSON)
     size = reply.file.seek(0, 2)
     reply.file.seek(0)
     headers = {"Content-Length": str(size), "Content-Disposition": 'attachment; filename="geometry.npz"'}
-    return StreamingResponse(_chunks(reply.file), media_type=ARCHIVE, headers=headers)
-
-
-async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
-    with file:
-        while chunk := await asyncio.to_thread(file.read, CHUNK):
-            yield chunk
+    return StreamingResponse(file_chunks(reply.file), media_type=ARCHIVE, headers=headers)
 
 
 def _request_document(
-    computation: Computation, examples: Mapping[str, Mapping[str, Any]], other: OtherBody | None
+    computation: Computation,
+    examples: Mapping[str, Mapping[str, Any]],
+    other: OtherBody | None,
+    reference: Reference | None,
 ) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{computation.request.__name__}"}
+    schema: dict[str, Any] = _schema(computation.request)
+    if reference is not None:
+        schema = {"oneOf": [schema, _schema(reference.request)]}
     named = {title: {"value": body} for title, body in examples.items()}
     content: dict[str, Any] = {JSON: {"schema": schema, "examples": named}}
-    document: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    parameters: list[Mapping[str, Any]] = [PREFER_PARAMETER, KEY_PARAMETER]
     if other is not None:
         content[other.media_type] = {"schema": other.schema}
-        document["parameters"] = list(other.parameters)
-    return document
+        parameters += other.parameters
+    return {"requestBody": {"required": True, "content": content}, "parameters": parameters}
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 def _answer_document(computation: Computation) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{computation.answer.__name__}"}
-    content: dict[str, Any] = {JSON: {"schema": schema}}
+    content: dict[str, Any] = {JSON: {"schema": _schema(computation.answer)}}
     if computation.offers_archive:
         content[ARCHIVE] = {"schema": {"type": "string", "format": "binary"}}
     return {"description": "The answer", "content": content}

@@ -10,9 +10,11 @@ from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jobs.computations.limits import MIB, Limits
+from jobs.job_limits import job_limits
+from jobs.settings import JobOptions
 
 
-class Settings(Limits, BaseSettings):
+class Settings(Limits, JobOptions, BaseSettings):
     """Everything about one running service."""
 
     model_config = SettingsConfigDict(
@@ -35,6 +37,17 @@ class Settings(Limits, BaseSettings):
         default=(), description="SHA-256 of each accepted API key, in hex, separated by commas"
     )
     allow_insecure: bool = Field(default=False, description="serve other machines without API keys")
+    requests_per_minute: int = Field(default=6_000, ge=0, description="of one API key; 0: no bound")
+    concurrent_requests: int = Field(
+        default=64, ge=0, description="POST requests of one API key answered at a time; 0: no bound"
+    )
+    max_streams: int = Field(default=1_000, ge=1, description="event streams at a time")
+    max_job_spec_bytes: int = Field(
+        default=256 * MIB, gt=0, description="what a job is to be computed from, stored with it"
+    )
+    signed_downloads: bool = Field(
+        default=True, description="send downloads to the object store, where it has signed addresses"
+    )
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -60,6 +73,11 @@ class Settings(Limits, BaseSettings):
     @property
     def limits(self) -> Limits:
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)))
+
+    @property
+    def job_limits(self) -> Limits:
+        """What a computation may cost as a job."""
+        return job_limits(self.limits, self.computation_job_seconds)
 
     @property
     def exposed(self) -> bool:

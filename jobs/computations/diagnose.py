@@ -51,7 +51,7 @@ class DiagnoseRequest(DiagnoseOptions):
     @classmethod
     def _refuse_jobs(cls, value: Any) -> Any:
         if isinstance(value, dict) and value.get("job") is not None:
-            message = "training jobs cannot be diagnosed here; send embeddings and labels"
+            message = "a job has embeddings of its own: send nothing else but prediction and normalize"
             raise Problem("invalid_input", f"job: {message}", [("/job", message)])
         return value
 

@@ -6,6 +6,7 @@ from jobs.computations import (
     collapse_map,
     collapse_threshold,
     diagnose,
+    diagnose_archive,
     optimal_geometry,
     realizability,
     weights,
@@ -23,5 +24,6 @@ COMPUTATIONS: dict[str, Computation] = {
         weights.COMPUTATION,
         diagnose.COMPUTATION,
         diagnose.FILE_COMPUTATION,
+        diagnose_archive.COMPUTATION,
     )
 }
