@@ -65,6 +65,7 @@ class Keeper:
         self._now = now
         self._patience = max(options.lease_seconds / 2, 3 * options.heartbeat_seconds)
         self._absent: dict[str, tuple[int, float]] = {}
+        self._held: set[str] = set()
         self._unrung: set[str] = set()
         self._last_round = clock()
         self._generation: str | None = None
@@ -95,9 +96,7 @@ class Keeper:
         self._last_round = now
         active = [job_id for job_id in self._journal.active_ids() if is_job_id(job_id)]
         waiting, leased = self._signs(active)
-        well = (waiting or set()) | (leased or set())
-        unsure = [job_id for job_id in active if job_id not in well]
-        for job_id in [*unsure, *self._sample(well)]:
+        for job_id in self._unsure(active, waiting or set(), leased or set()):
             self._look_after(job_id, waiting, leased, elapsed)
         self._forget_all_but(set(active))
         if now >= self._tidy_at:
@@ -118,11 +117,20 @@ class Keeper:
         self._generation = generation
         return waiting, leased
 
-    def _sample(self, well: set[str]) -> list[str]:
-        """A few of the jobs that seem well, others each time."""
+    def _unsure(self, active: list[str], waiting: set[str], leased: set[str]) -> list[str]:
+        """Jobs that have neither lease nor message, or had a lease before; and a few others each time."""
+        self._held |= leased
+        self._unrung -= waiting
+        for job_id in leased:
+            self._absent.pop(job_id, None)
+        well = leased | (waiting - self._held)
         if not self._others:
             self._others.extend(sorted(well))
-        return [self._others.popleft() for _ in range(min(SAMPLE, len(self._others)))]
+        others = [self._others.popleft() for _ in range(min(SAMPLE, len(self._others)))]
+        return [
+            *(job_id for job_id in active if job_id not in well),
+            *(job_id for job_id in others if job_id in well),
+        ]
 
     def _look_after(
         self, job_id: str, waiting: set[str] | None, leased: set[str] | None, elapsed: float
@@ -143,7 +151,6 @@ class Keeper:
     def _watch_lease(self, record: JobRecord, leased: set[str], elapsed: float) -> None:
         """Give an attempt up whose lease has been absent long enough by this keeper's clock."""
         if record.id in leased:
-            self._absent.pop(record.id, None)
             return
         attempt, absent = self._absent.get(record.id, (record.attempt, -elapsed))
         if attempt != record.attempt:
@@ -162,9 +169,10 @@ class Keeper:
 
     def _watch_queue(self, record: JobRecord, waiting: set[str]) -> None:
         """Ring for a job that no message stands for, twice in a row: one may be on its way to a worker."""
+        self._held.discard(record.id)
         if record.id in waiting:
-            self._unrung.discard(record.id)
-        elif record.id in self._unrung:
+            return
+        if record.id in self._unrung:
             self._unrung.discard(record.id)
             self._ring(record.id)
         else:
@@ -199,7 +207,9 @@ class Keeper:
 
     def _forget_all_but(self, active: set[str]) -> None:
         self._unrung &= active
+        self._held &= active
         self._absent = {job_id: value for job_id, value in self._absent.items() if job_id in active}
+        self._calls = {job_id: call for job_id, call in self._calls.items() if job_id in active}
 
     def _tidy(self, active: set[str]) -> None:
         clear_staging(self._journal.store, INTERRUPTED_AFTER)
