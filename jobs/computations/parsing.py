@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from jobs.problems import MAX_ERRORS, Problem, pointer
 
@@ -16,8 +17,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MAX_INTEGER_DIGITS = 400
 """Longer integers exceed every float and every limit here, and cost quadratic time to convert."""
-NAME_ERRORS = ("unknown_loss", "union_tag_invalid", "union_tag_not_found")
-"""Errors about the field ``name`` that pydantic places at the object around it."""
+TAG_ERRORS = ("unknown_loss", "union_tag_invalid", "union_tag_not_found")
+"""Errors about the field that says what an object is, which pydantic places at the object around it."""
 
 MESSAGES = {
     "bool_type": "must be true or false",
@@ -117,7 +118,7 @@ def _malformed(message: str) -> NoReturn:
 def _describe(error: ValidationError, document: Any) -> tuple[str, list[tuple[str, str]]]:
     messages: dict[str, list[str]] = {}
     for item in error.errors(include_url=False, include_input=False):
-        where = pointer(_path(item["loc"], item["type"], document))
+        where = pointer(_path(item, document))
         template = MESSAGES.get(item["type"])
         message = template.format(**item.get("ctx", {})) if template else item["msg"]
         if message not in messages.setdefault(where, []):
@@ -129,8 +130,9 @@ def _describe(error: ValidationError, document: Any) -> tuple[str, list[tuple[st
     return f"{where or 'the body'}: {message}", errors
 
 
-def _path(location: tuple[str | int, ...], kind: str, document: Any) -> list[str | int]:
+def _path(error: ErrorDetails, document: Any) -> list[str | int]:
     """The part of pydantic's location that is in the document; the names of union members are not."""
+    location, kind = error["loc"], error["type"]
     path: list[str | int] = []
     for position, part in enumerate(location):
         is_last = position == len(location) - 1
@@ -140,8 +142,9 @@ def _path(location: tuple[str | int, ...], kind: str, document: Any) -> list[str
         elif not (is_last and kind == "missing"):
             continue
         path.append(part)
-    if kind in NAME_ERRORS and isinstance(document, dict):
-        path.append("name")
+    if kind in TAG_ERRORS and isinstance(document, dict):
+        tag = str(error.get("ctx", {}).get("discriminator", "")).strip("'")
+        path.append(tag if tag.isidentifier() else "name")
     return path
 
 
