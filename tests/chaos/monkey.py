@@ -1,0 +1,96 @@
+"""Kills processes of a cluster at random, and starts them anew."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster import Cluster
+
+
+class Monkey:
+    """Every process runs again when it is done.
+
+    Attributes:
+        kills: how often it did what.
+    """
+
+    def __init__(self, cluster: Cluster, seed: int, pause_seconds: tuple[float, float] = (0.5, 2.5)) -> None:
+        self.kills: Counter[str] = Counter()
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._pause = pause_seconds
+        self._tricks: dict[str, Callable[[], None]] = {
+            "node": self._kill_node,
+            "node, politely": self._stop_node,
+            "device": self._kill_device,
+            "runner": self._kill_runner,
+            "broker": lambda: self._restart_broker(wiped=False),
+            "broker and its memory": lambda: self._restart_broker(wiped=True),
+        }
+
+    def run(self, enough: Callable[[], bool]) -> None:
+        """Until there was enough of it, but each trick once in any case.
+
+        In the main thread: processes end with the thread that started them.
+        """
+        once = self._random.sample(sorted(self._tricks), len(self._tricks))
+        while once or not enough():
+            time.sleep(self._random.uniform(*self._pause))
+            trick = once.pop() if once else self._random.choice(sorted(self._tricks))
+            self._tricks[trick]()
+            self.kills[trick] += 1
+
+    def _kill_node(self) -> None:
+        position = self._random.randrange(len(self._cluster.nodes))
+        self._cluster.nodes.pop(position).kill()
+        self._cluster.start_node()
+
+    def _stop_node(self) -> None:
+        position = self._random.randrange(len(self._cluster.nodes))
+        self._cluster.nodes.pop(position).stop()
+        self._cluster.start_node()
+
+    def _kill_device(self) -> None:
+        self._kill_one(self._busy())
+
+    def _kill_runner(self) -> None:
+        self._kill_one([pid for device in self._busy() for pid in children(device)])
+
+    def _busy(self) -> list[int]:
+        """Workers with a job; all, if none has one."""
+        busy = {worker.pid for worker in self._cluster.workers() if worker.job is not None}
+        everyone = devices(self._cluster)
+        return [pid for pid in everyone if pid in busy] or everyone
+
+    def _kill_one(self, pids: list[int]) -> None:
+        if pids:
+            try:
+                os.kill(self._random.choice(pids), signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def _restart_broker(self, wiped: bool) -> None:
+        self._cluster.kill_valkey()
+        time.sleep(self._random.uniform(0, 2))
+        self._cluster.restart_valkey(wiped)
+
+
+def devices(cluster: Cluster) -> list[int]:
+    """Process ids of the workers of all devices."""
+    return [pid for node in cluster.nodes for pid in children(node.process.pid)]
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue
+    return found
