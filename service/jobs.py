@@ -41,7 +41,7 @@ KEY_PARAMETER: dict[str, Any] = {
     "required": False,
     "description": "up to 255 printable ASCII characters; requests with the same key and body give the same "
     "job, however often they are sent",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 }
 LOCATION = {"Location": {"description": "address of the job", "schema": {"type": "string"}}}
 
@@ -65,7 +65,7 @@ def idempotency_key(request: Request) -> IdempotencyKey | None:
     if not given:
         return None
     key = given[0].strip()
-    if len(given) > 1 or not 1 <= len(key) <= MAX_KEY or not all("!" <= sign <= "~" for sign in key):
+    if len(given) > 1 or not 1 <= len(key) <= MAX_KEY or not all(" " <= sign <= "~" for sign in key):
         raise Problem(
             "invalid_input", f"Idempotency-Key: must be 1 to {MAX_KEY} printable ASCII characters, given once"
         )

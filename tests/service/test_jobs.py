@@ -182,7 +182,7 @@ class TestIdempotency:
         assert {response.status_code for response in responses} == {202}
         assert len({response.json()["id"] for response in responses}) == 1
 
-    @pytest.mark.parametrize("key", ["", " ", "a" * 256, "a b", "\x7f"])
+    @pytest.mark.parametrize("key", ["", " ", "a" * 256, "a\tb", "\x7f"])
     def test_bounds(self, jobs: TestClient, key: str) -> None:
         response = jobs.post("/jobs", json=THRESHOLD, headers={"Idempotency-Key": key})
         assert code(response) == (422, "invalid_input")
