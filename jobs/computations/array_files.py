@@ -55,6 +55,22 @@ def read_header(file: BinaryIO, field: Path, kinds: str, rank: int) -> Header:
     Raises:
         InvalidInput: at ``field``.
     """
+    header = read_any_header(file, field)
+    dtype, shape = header.dtype, header.shape
+    if dtype.kind not in kinds or (dtype.kind == "f" and dtype.itemsize not in (4, 8)):
+        raise InvalidInput(field, f"is of type {dtype}; it must be {_described(kinds)}")
+    if len(shape) != rank:
+        what = "a matrix" if rank == 2 else "one-dimensional"
+        raise InvalidInput(field, f"must be {what}, and has shape {shape}")
+    return header
+
+
+def read_any_header(file: BinaryIO, field: Path) -> Header:
+    """The header at the position of ``file``, whatever plain array it announces.
+
+    Raises:
+        InvalidInput: at ``field``.
+    """
     begin = file.tell()
     try:
         version = np.lib.format.read_magic(file)
@@ -63,11 +79,8 @@ def read_header(file: BinaryIO, field: Path, kinds: str, rank: int) -> Header:
         raise InvalidInput(field, "is not an .npy array, or its header is damaged") from None
     if dtype.hasobject:
         raise InvalidInput(field, "holds pickled objects, which are not read; save plain numbers or strings")
-    if dtype.kind not in kinds or dtype.itemsize == 0 or (dtype.kind == "f" and dtype.itemsize not in (4, 8)):
-        raise InvalidInput(field, f"is of type {dtype}; it must be {_described(kinds)}")
-    if len(shape) != rank:
-        what = "a matrix" if rank == 2 else "one-dimensional"
-        raise InvalidInput(field, f"must be {what}, and has shape {shape}")
+    if dtype.itemsize == 0:
+        raise InvalidInput(field, f"is of type {dtype}, which has no content")
     if not all(type(length) is int and 0 <= length <= MAX_LENGTH for length in shape):
         raise InvalidInput(field, f"cannot have shape {shape}")
     return Header(shape, dtype, bool(fortran), file.tell() - begin)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +20,8 @@ import numpy.typing as npt
 
 from anglewise.errors import InvalidInput, TooLarge
 from jobs.computations.array_files import Header, read_header, require_unicode
+
+Field = tuple[str | int, ...]
 
 BLOCK = 2**20
 MAX_MEMBERS = 64
@@ -35,31 +40,50 @@ def read_embeddings(path: Path, max_bytes: int) -> tuple[npt.NDArray[np.floating
         InvalidInput: at ``("embeddings",)``, ``("labels",)`` or ``("file",)``.
         TooLarge: an array takes more than ``max_bytes``.
     """
+    with open_archive(path) as archive:
+        embeddings = unpack(archive, "embeddings", partial(read_header, kinds="f", rank=2), path, max_bytes)
+        labels = unpack(archive, "labels", partial(read_header, kinds="iuU", rank=1), path, max_bytes)
+    if labels.dtype.kind == "U":
+        require_unicode(labels, ("labels",))
+    return embeddings, labels
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """
+    Raises:
+        InvalidInput: at ``("file",)``, also for damage found while the archive is open.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             if len(archive.infolist()) > MAX_MEMBERS:
                 raise InvalidInput(("file",), f"has more than {MAX_MEMBERS} members")
-            embeddings = _unpack(archive, "embeddings", "f", 2, path, max_bytes)
-            labels = _unpack(archive, "labels", "iuU", 1, path, max_bytes)
+            yield archive
     except DAMAGED:
         raise InvalidInput(("file",), DAMAGED_MESSAGE) from None
     except OSError as error:
         if error.errno != errno.EINVAL:  # a directory that points before the start of the file
             raise
         raise InvalidInput(("file",), DAMAGED_MESSAGE) from None
-    if labels.dtype.kind == "U":
-        require_unicode(labels, ("labels",))
-    return embeddings, labels
 
 
-def _unpack(
-    archive: zipfile.ZipFile, name: str, kinds: str, rank: int, path: Path, max_bytes: int
+def unpack(
+    archive: zipfile.ZipFile, name: str, read: Callable[[BinaryIO, Field], Header], path: Path, max_bytes: int
 ) -> npt.NDArray[Any]:
+    """An array of the archive, unpacked beside ``path`` and mapped.
+
+    Args:
+        read: gives the header of the array, or refuses it.
+
+    Raises:
+        InvalidInput: at ``(name,)``.
+        TooLarge: it takes more than ``max_bytes``.
+    """
     field = (name,)
     info = _member(archive, name)
     with archive.open(info) as member:
         source: Any = member
-        header = read_header(source, field, kinds, rank)
+        header = read(source, field)
         if header.size > max_bytes:
             raise TooLarge(field, f"takes {header.size} bytes, more than {max_bytes}")
         if info.file_size != header.start + header.size:
@@ -72,7 +96,7 @@ def _unpack(
     return np.memmap(unpacked, header.dtype, mode="r", shape=header.shape, order=header.order)
 
 
-def _copy(source: BinaryIO, sink: BinaryIO, header: Header, field: tuple[str | int, ...]) -> None:
+def _copy(source: BinaryIO, sink: BinaryIO, header: Header, field: Field) -> None:
     left = header.size
     while left:
         block = source.read(min(BLOCK, left))
