@@ -1,0 +1,92 @@
+"""The same promise as users meet it: every 202 ends exactly once, whatever is killed meanwhile.
+
+The service, the workers, a device, the job's own process, the broker: all of them are killed at random.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import TERMINAL
+from local_system import LocalSystem, Submitter, ask
+from monkey import children
+
+JOBS = int(os.environ.get("ANGLEWISE_CHAOS_JOBS", "30"))
+SEED = int(os.environ.get("ANGLEWISE_CHAOS_SEED", "1"))
+SPECS = (
+    {"kind": "collapse_threshold", "spec": {"classes": 10}},
+    {"kind": "optimal_geometry", "spec": {"class_counts": [40, 20, 10, 5]}},
+    {"kind": "weights", "spec": {"target": {"simplex": {"class_counts": [3, 3, 3]}}}},
+    {"kind": "realizability", "spec": {"weights": [[1, 0.5, 0.3], [0.5, 1, 0.2], [0.3, 0.2, 1]]}},
+)
+
+
+@pytest.fixture
+def system() -> Iterator[LocalSystem]:
+    folder = Path(tempfile.mkdtemp(prefix="aw-", dir="/tmp"))
+    local = LocalSystem(folder)
+    yield local
+    local.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_every_202_ends_exactly_once(system: LocalSystem) -> None:
+    choose = random.Random(SEED)
+    jobs = [{**choose.choice(SPECS), "name": f"job {number}"} for number in range(JOBS)]
+    submitter = Submitter(system, jobs, pause_seconds=0.3)
+    start = time.monotonic()
+    submitter.start()
+    kills = kill_at_random(system, choose, submitter)
+    submitter.join()
+    assert len(set(submitter.accepted)) == JOBS
+    states = Counter(final_state(system, job_id) for job_id in submitter.accepted)
+    seconds = time.monotonic() - start
+    print(f"\n{JOBS} jobs in {seconds:.0f} s; killed {dict(kills)}; {dict(states)}")
+    for job_id in submitter.accepted:
+        steps = [entry.step for entry in system.journal.read(job_id).entries]
+        assert [step in TERMINAL for step in steps].count(True) == 1
+        assert steps[-1] in TERMINAL
+    assert states["succeeded"] >= 0.8 * JOBS
+    assert set(system.journal.ids()) == set(submitter.accepted)  # no request made two
+
+
+def kill_at_random(system: LocalSystem, choose: random.Random, submitter: Submitter) -> Counter[str]:
+    """Each kind of process once, then whichever, until all jobs are accepted."""
+    kinds = ["service", "worker", "device", "runner", "valkey", "valkey and its memory"]
+    once, kills = choose.sample(kinds, len(kinds)), Counter[str]()
+    while once or submitter.is_alive():
+        time.sleep(choose.uniform(0.5, 2.5))
+        kind = once.pop() if once else choose.choice(kinds)
+        pids = system.pids()
+        if kind == "valkey and its memory":
+            system.forget_queue()
+        found = candidates(kind.partition(" ")[0], pids)
+        if found:
+            try:
+                os.kill(choose.choice(found), signal.SIGKILL)
+                kills[kind] += 1
+            except ProcessLookupError:
+                continue
+    return kills
+
+
+def candidates(kind: str, pids: dict[str, int]) -> list[int]:
+    if kind in pids:
+        return [pids[kind]]
+    devices = children(pids["worker"]) if "worker" in pids else []
+    return devices if kind == "device" else [pid for device in devices for pid in children(device)]
+
+
+def final_state(system: LocalSystem, job_id: str) -> str:
+    ended = ("succeeded", "failed", "cancelled")
+    answer = ask(system, f"/jobs/{job_id}", lambda a: a.status_code == 200 and a.json()["state"] in ended)
+    return str(answer.json()["state"])
