@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from anglewise_client import AsyncClient, Client
+from anglewise_client import AsyncClient, Client, NoService, ServiceFailed
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
 URL = "http://service.test"
+START_SECONDS = 600
+"""Compiling every kernel on a fresh checkout takes this long at worst."""
 Server = Callable[[httpx2.Request], httpx2.Response]
 
 
@@ -110,6 +113,17 @@ def sse(*events: tuple[str, str, Mapping[str, Any]]) -> bytes:
     return "".join(
         f"id: {id}\nevent: {type}\ndata: {json.dumps(data)}\n\n" for id, type, data in events
     ).encode()
+
+
+def wait_ready(client: Client) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            client.with_options(retries=0).health()
+            return
+        except (NoService, ServiceFailed):
+            assert time.monotonic() < deadline, "not ready in time"
+            time.sleep(0.05)
 
 
 THRESHOLD = {

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from client_helpers import AppTransport
+from client_helpers import AppTransport, wait_ready
 
-from anglewise_client import Client, NoService, ServiceFailed
+from anglewise_client import Client
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
-
-START_SECONDS = 600
-"""Compiling every kernel on a fresh checkout takes this long at worst."""
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +33,3 @@ def client(running: TestClient) -> Iterator[Client]:
     with Client("http://testserver", transport=AppTransport(running)) as client:
         wait_ready(client)
         yield client
-
-
-def wait_ready(client: Client) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            client.with_options(retries=0).health()
-            return
-        except (NoService, ServiceFailed):
-            assert time.monotonic() < deadline, "not ready in time"
-            time.sleep(0.05)

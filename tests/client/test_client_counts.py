@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from anglewise_client.cli.columns import plain_column
 from anglewise_client.cli.counts import BadCounts, read_counts
 
 SIZES = {"ant": 30, "bee": 20, "cat": 5}
@@ -134,6 +137,38 @@ def test_a_million_labels(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("label,id\n" + "\n".join(f"{label},0" for label in labels.tolist()))
     for name in ("labels.npy", "labels.txt", "labels.csv"):
         assert list(read_counts([str(tmp_path / name)]).counts) == [1000] * 1000
+
+
+PLAIN = ["1,a\n2,b\n3,a\n", "1,a\r\n2,b\r\n3,a\r\n", "1,a\n2,b\n3,a", "x,\ny,b\nz,\n"]
+"""Tables that are read without a loop."""
+NOT_PLAIN = ['1,"a"\n2,b\n3,a\n', "1,a\n\n2,b\n", "1,a\n2\n", ""]
+
+
+@pytest.mark.parametrize("text", PLAIN, ids=repr)
+@pytest.mark.parametrize("index", [0, 1])
+def test_plain_columns_are_those_of_a_csv_reader(text: str, index: int) -> None:
+    cells = plain_column(text.encode(), ",", index)
+    assert cells is not None
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert [cell.decode().strip() for cell in cells] == [row[index] for row in rows]
+
+
+@pytest.mark.parametrize("text", NOT_PLAIN, ids=repr)
+def test_other_tables_need_a_csv_reader(text: str) -> None:
+    assert plain_column(text.encode(), ",", 1) is None
+
+
+def test_rows_without_a_label_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,label\n1,a\n2,\n")
+    with pytest.raises(BadCounts, match="1 rows"):
+        read_counts([str(tmp_path / "t.csv")])
+
+
+def test_quotes_and_empty_lines_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('id,label\n1,"a, b"\n2,"a, b"\n3,c\n')
+    found = read_counts([str(path)])
+    assert (list(found.labels), list(found.counts)) == (["a, b", "c"], [2, 1])
 
 
 def bad(tmp_path: Path) -> dict[str, Path]:

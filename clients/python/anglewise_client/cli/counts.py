@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
 import sys
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from anglewise_client._arrays import stored_arrays
+from anglewise_client.cli.columns import plain_column
 
 Meaning = Literal["auto", "labels", "counts"]
 Label = int | str
@@ -129,12 +131,16 @@ def _values(array: np.ndarray[Any, Any], path: Path, meaning: Meaning) -> Counte
 def _lines(path: Path, meaning: Meaning) -> Counted:
     """One label a line. Splitting and counting bytes is far faster than decoding line by line."""
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    tally = Counter(data.split(b"\n"))
+    tally = _decoded(Counter(data.split(b"\n")))
+    del tally[""]
+    return _counted(tally, path, meaning)
+
+
+def _decoded(raw: Counter[bytes]) -> Counter[str]:
     clean: Counter[str] = Counter()
-    for raw, count in tally.items():
-        clean[raw.decode().strip().strip('"')] += count
-    del clean[""]
-    return _counted(clean, path, meaning)
+    for label, count in raw.items():
+        clean[label.decode("utf-8-sig").strip().strip('"')] += count
+    return clean
 
 
 def _table(path: Path, column: str | None, meaning: Meaning) -> Counted:
@@ -149,10 +155,19 @@ def _table(path: Path, column: str | None, meaning: Meaning) -> Counted:
         try:
             if as_counts:
                 return _count_column(path, header, index, list(rows))
-            tally = Counter(map(itemgetter(index), rows))
+            tally = _fast_tally(path, reader.dialect.delimiter, index, bool(header))
+            if tally is None:
+                tally = Counter(map(itemgetter(index), rows))
         except IndexError:
             raise BadCounts(f"line {reader.line_num} of {path} has no column {index}") from None
     return _counted(tally, path, meaning)
+
+
+def _fast_tally(path: Path, delimiter: str, index: int, header: bool) -> Counter[str] | None:
+    """Labels of a plain table; None if it is not so plain."""
+    data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    cells = plain_column(data[data.find(b"\n") + 1 :] if header else data, delimiter, index)
+    return None if cells is None else _decoded(Counter(cells))
 
 
 def _chain(first: list[str], rest: Iterable[list[str]]) -> Iterable[list[str]]:
@@ -187,6 +202,8 @@ def _count_column(path: Path, header: Sequence[str], index: int, rows: list[list
 
 
 def _counted(tally: Counter[str], path: Path, meaning: Meaning) -> Counted:
+    if "" in tally:
+        raise BadCounts(f"{tally['']} rows of {path} have no label")
     single = all(count == 1 for count in tally.values())
     whole = all(map(str.isdecimal, tally))
     if meaning == "counts" or (meaning == "auto" and single and whole and len(tally) > 1):
