@@ -16,6 +16,7 @@ from jobs.computations.registry import COMPUTATIONS
 from service.job_kinds import public_kind
 
 ASYNC = {"Prefer": "respond-async"}
+NPY = {"Content-Type": "application/x-npy"}
 BODIES: dict[str, dict[str, Any]] = {
     "/optimal-geometry": {"class_counts": [3, 2, 1]},
     "/realizability": {"weights": {"name": "supcon", "class_counts": [3, 2]}},
@@ -93,8 +94,6 @@ def test_idempotency(jobs: TestClient) -> None:
 
 
 class TestArray:
-    TYPE = {"Content-Type": "application/x-npy"}
-
     def body(self, array: Any) -> bytes:
         file = io.BytesIO()
         np.save(file, array, allow_pickle=False)
@@ -102,11 +101,11 @@ class TestArray:
 
     def test_becomes_a_job(self, jobs: TestClient) -> None:
         file = self.body(np.eye(3) + 0.5)
-        response = jobs.post("/realizability?temperature=0.5", content=file, headers=self.TYPE | ASYNC)
+        response = jobs.post("/realizability?temperature=0.5", content=file, headers=NPY | ASYNC)
         assert response.status_code == 202
         job = response.json()
         assert (job["kind"], job["spec"]["temperature"]) == ("realizability", 0.5)
-        direct = jobs.post("/realizability?temperature=0.5", content=file, headers=self.TYPE)
+        direct = jobs.post("/realizability?temperature=0.5", content=file, headers=NPY)
         assert answer_of(jobs, job["id"])["verdict"] == direct.json()["verdict"]
         stored = jobs.get(job["links"]["spec"])
         assert (stored.content, stored.headers["content-type"]) == (file, "application/x-npy")
@@ -115,9 +114,9 @@ class TestArray:
         assert listed[0]["id"] == job["id"]
 
     def test_is_checked_first(self, jobs: TestClient) -> None:
-        response = jobs.post("/realizability", content=self.body(-np.eye(3)), headers=self.TYPE | ASYNC)
+        response = jobs.post("/realizability", content=self.body(-np.eye(3)), headers=NPY | ASYNC)
         assert code(response) == (422, "invalid_input")
-        response = jobs.post("/realizability", content=b"\x93NUMPY", headers=self.TYPE | ASYNC)
+        response = jobs.post("/realizability", content=b"\x93NUMPY", headers=NPY | ASYNC)
         assert code(response) == (422, "invalid_input")
 
 
