@@ -123,7 +123,7 @@ class ObjectStore:
         """
         with _translated():
             result = obstore.get(self._store, path)
-            return result.meta["size"], (bytes(chunk) for chunk in result.stream(min_chunk_size=2**18))
+            return result.meta["size"], _pieces(result)
 
     def size(self, path: str) -> int | None:
         """In bytes; None if there is no such object."""
@@ -180,6 +180,12 @@ class ObjectStore:
         if self.folder is not None:
             _sync(self.folder / path)
             _sync((self.folder / path).parent)
+
+
+def _pieces(result: obstore.GetResult) -> Iterator[bytes]:
+    with _translated():
+        for chunk in result.stream(min_chunk_size=2**18):
+            yield bytes(chunk)
 
 
 def _create_file(folder: Path, path: str, data: bytes) -> bool:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from jobs import paths
 from jobs.record import Artifact
 from jobs.store import Missing, ObjectStore, StoreUnavailable
+from jobs.training_spec import Data
 from worker.channel import Channel
 from worker.messages import Report
 from worker.training.context import Stopped, Stopping
@@ -116,7 +117,9 @@ class JobContext:
         return paths.artifact(self._job_id, self.attempt, name)
 
     def dataset(self, dataset_id: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
-        raise NotImplementedError
+        from jobs.datasets.loading import load  # brings readers of tables, which few jobs need
+
+        return self._patiently(lambda: load(self._store, Data(dataset=dataset_id)))
 
     def _newest_checkpoint(self) -> tuple[int, int, bytes] | None:
         while True:
