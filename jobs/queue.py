@@ -23,13 +23,10 @@ IN_MESSAGE = re.compile(JOB_ID.pattern.encode())
 """Celery repeats the arguments in the head of a message, in plain text."""
 
 
-def celery_app(
-    broker_url: str, visibility_timeout_seconds: float = 30.0, answer_seconds: float = 5.0
-) -> Celery:
+def celery_app(broker_url: str, answer_seconds: float = 5.0) -> Celery:
     """The Celery application of workers and of those who ring for them; it has no tasks yet.
 
     Args:
-        visibility_timeout_seconds: after which a message that was taken but not begun is given to another.
         answer_seconds: after which a connection counts as broken; workers wait up to 1 s for a message.
     """
     app = Celery("anglewise", broker=celery_url(broker_url), set_as_current=False)
@@ -53,21 +50,20 @@ def celery_app(
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options=transport_options(visibility_timeout_seconds, answer_seconds),
+        broker_transport_options=transport_options(answer_seconds),
         enable_utc=True,
     )
     return app
 
 
-def transport_options(visibility_timeout_seconds: float, answer_seconds: float) -> dict[str, Any]:
-    """Short times everywhere; names of our own, as other applications may share the broker."""
+def transport_options(answer_seconds: float) -> dict[str, Any]:
+    """Short times everywhere, and no record of messages that were taken.
+
+    Such a record would give lost messages back, which keepers see to sooner; and an acknowledgment that fails
+    because Redis was started anew would leave a worker without messages for ever.
+    """
     return {
-        "visibility_timeout": visibility_timeout_seconds,
-        "unacked_restore_interval": 2,
-        "unacked_restore_throttle": 1,
-        "unacked_key": "anglewise:unacked",
-        "unacked_index_key": "anglewise:unacked_index",
-        "unacked_mutex_key": "anglewise:unacked_mutex",
+        "ack_emulation": False,
         "priority_steps": [0],
         "max_retries": 0,  # of a connection; who needs one decides whether to try again
         "socket_timeout": answer_seconds,
@@ -92,8 +88,8 @@ class Queue:
     Every method raises `BrokerUnavailable` within about two seconds when Redis fails.
     """
 
-    def __init__(self, broker_url: str, visibility_timeout_seconds: float = 30.0) -> None:
-        self.app = celery_app(broker_url, visibility_timeout_seconds, ANSWER_SECONDS)
+    def __init__(self, broker_url: str) -> None:
+        self.app = celery_app(broker_url, ANSWER_SECONDS)
         self._redis = connect(broker_url)
 
     def ring(self, job_id: str) -> None:

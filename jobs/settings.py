@@ -42,9 +42,6 @@ class JobOptions(BaseModel):
         default=3_600.0, gt=0, description="a computation may run this long"
     )
     job_memory_bytes: int = Field(default=0, ge=0, description="memory of one running job; 0: no bound")
-    visibility_timeout_seconds: float = Field(
-        default=30.0, ge=5, description="a message that a worker took and did not begin is given to another"
-    )
     max_queued_jobs: int = Field(default=10_000, ge=1, description="jobs that may wait")
     retention_seconds: float | None = Field(
         default=None, gt=0, description="ended jobs are deleted after this time; never if not given"

@@ -38,7 +38,7 @@ class JobDesk:
         self.store = ObjectStore(settings.objects_url)
         self.journal = Journal(self.store)
         self.live = Live(settings.broker_url, settings.lease_seconds)
-        self.queue = Queue(settings.broker_url, settings.visibility_timeout_seconds)
+        self.queue = Queue(settings.broker_url)
         self.specs = AnswerCache(SPEC_CACHE_BYTES)
         self._threads = ThreadPoolExecutor(THREADS, "jobs")
         self._broker_back_at = 0.0

@@ -51,7 +51,7 @@ def main() -> None:
     assert settings.broker_url is not None
     worker_id = f"{socket.gethostname()}:{device}:{os.getpid()}"
     live = Live(settings.broker_url, settings.lease_seconds)
-    queue = Queue(settings.broker_url, settings.visibility_timeout_seconds)
+    queue = Queue(settings.broker_url)
     can_train = settings.training and torch_installed()
     supervisor = Supervisor(
         Journal(ObjectStore(settings.objects_url)),
@@ -68,7 +68,7 @@ def main() -> None:
     supervisor.prepare()
     Presence(live, queue, supervisor, settings.heartbeat_seconds, worker_id, device, can_train).start()
     try:
-        serve(celery_app(settings.broker_url, settings.visibility_timeout_seconds), supervisor, worker_id)
+        serve(celery_app(settings.broker_url), supervisor, worker_id)
     finally:
         supervisor.close()
 

@@ -110,7 +110,7 @@ def _keep_jobs(settings: JobSettings, stopping: threading.Event) -> None:
     """Attend to all jobs, as soon as the store can be opened."""
     assert settings.broker_url is not None
     live = Live(settings.broker_url, settings.lease_seconds)
-    queue = Queue(settings.broker_url, settings.visibility_timeout_seconds)
+    queue = Queue(settings.broker_url)
     while not stopping.is_set():
         try:
             keeper = Keeper(Journal(ObjectStore(settings.objects_url)), live, queue, settings)
