@@ -24,6 +24,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not_finished": (409, "The job has not ended yet"),
     "no_result": (409, "The job ended without a result"),
     "already_ended": (409, "The job has ended already"),
+    "in_use": (409, "A job that has not ended needs it"),
+    "built_in": (409, "It comes with the service"),
     "upload_timeout": (408, "The body took too long to arrive"),
     "head_timeout": (408, "The headers took too long to arrive"),
     "not_acceptable": (406, "No representation that the client accepts"),

@@ -14,6 +14,7 @@ from jobs.problems import Problem
 from service import (
     collapse_map,
     collapse_threshold,
+    datasets,
     diagnose,
     docs_page,
     events_stream,
@@ -27,6 +28,7 @@ from service import (
     weights,
 )
 from service.cache import AnswerCache
+from service.dataset_shelf import open_shelf
 from service.deps import State
 from service.document import install
 from service.engine import Engine
@@ -46,6 +48,7 @@ ROUTERS = (
     realizability.router,
     weights.router,
     diagnose.router,
+    datasets.router,
     picture_page.router,
     jobs.router,
     job_files.router,
@@ -72,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
                 pictures=AnswerCache(settings.picture_bytes),
                 uploads=Uploads(settings),
                 jobs=jobs_of_app,
+                shelf=open_shelf(settings),
                 metrics=metrics,
             )
 

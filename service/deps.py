@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from jobs.problems import Problem
 from service.cache import AnswerCache
+from service.dataset_shelf import Shelf
 from service.engine import Engine
 from service.job_desk import JobDesk
 from service.job_service import JobService
@@ -25,6 +26,7 @@ class State(TypedDict):
     pictures: AnswerCache
     uploads: Uploads
     jobs: JobService | None
+    shelf: Shelf | None
     metrics: Metrics
 
 
@@ -47,6 +49,13 @@ def _desk(request: Request) -> JobDesk:
     return _jobs(request).desk
 
 
+def _shelf(request: Request) -> Shelf:
+    shelf = cast("Shelf | None", request.state.shelf)
+    if shelf is None:
+        raise Problem("jobs_unavailable", "nothing is stored: no broker is set (ANGLEWISE_BROKER_URL)")
+    return shelf
+
+
 def _metrics(request: Request) -> Metrics:
     return cast(Metrics, request.state.metrics)
 
@@ -55,4 +64,5 @@ PicturesDep = Annotated[AnswerCache, Depends(_pictures)]
 EngineDep = Annotated[Engine, Depends(_engine)]
 JobsDep = Annotated[JobService, Depends(_jobs)]
 DeskDep = Annotated[JobDesk, Depends(_desk)]
+ShelfDep = Annotated[Shelf, Depends(_shelf)]
 MetricsDep = Annotated[Metrics, Depends(_metrics)]

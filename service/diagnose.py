@@ -19,6 +19,7 @@ from service.job_kinds import DiagnoseJobRequest
 from service.job_orders import training_of
 from service.job_service import JobService
 from service.routes import OtherBody, Reference, computation_router
+from service.upload import require_file
 
 MEDIA_TYPE = "multipart/form-data"
 MAX_REFERENCE = 128 * 1024
@@ -29,9 +30,9 @@ FILE, OPTIONS = "file", ("prediction", "normalize")
 @asynccontextmanager
 async def receive(request: Request) -> AsyncIterator[bytes]:
     """The uploaded file, kept until the answer is there."""
-    async with request.state.uploads.receive(request, FILE, OPTIONS) as form:
+    async with request.state.uploads.receive(request, (FILE,), OPTIONS) as form:
         options = validate({name: parse_json(value) for name, value in form.fields.items()}, DiagnoseOptions)
-        yield StoredFile(path=str(form.file), options=options).model_dump_json().encode()
+        yield StoredFile(path=str(require_file(form, FILE)), options=options).model_dump_json().encode()
 
 
 @asynccontextmanager

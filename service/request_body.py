@@ -44,7 +44,7 @@ async def bounded_chunks(request: Request, max_bytes: int) -> AsyncIterator[byte
     """
     if "upgrade" in request.headers:  # the parser takes what follows for another protocol
         raise Problem("http_error", "send the body without an Upgrade header: only HTTP/1.1 is spoken here")
-    if _declared_length(request) > max_bytes:
+    if declared_length(request) > max_bytes:
         _refuse_length(max_bytes)
     received = 0
     async for chunk in request.stream():
@@ -74,7 +74,8 @@ def require_no_encoding(request: Request) -> None:
         raise Problem("unsupported_media_type", "send the body without a content encoding")
 
 
-def _declared_length(request: Request) -> int:
+def declared_length(request: Request) -> int:
+    """Bytes that the body should have; 0 if that is not said."""
     declared = request.headers.get("content-length", "")
     return int(declared) if declared.isdecimal() and len(declared) < 20 else 0
 

@@ -1,11 +1,11 @@
-"""Receiving multipart/form-data: one file straight to disk and a few small fields, all bounded."""
+"""Receiving multipart/form-data: files straight to disk and a few small fields, all bounded."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,9 +24,16 @@ MAX_FIELD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Form:
-    """A received form: the path of its file, and its other fields."""
+    """A received form.
 
-    file: Path
+    Attributes:
+        folder: has each file, under the name of its field.
+        files: what the client calls each file, by field; empty where it did not say.
+        fields: the others.
+    """
+
+    folder: Path
+    files: dict[str, str]
     fields: dict[str, bytes]
 
 
@@ -37,12 +44,14 @@ class Uploads:
         self._settings = settings
         self._running = 0
 
-    @asynccontextmanager
-    async def receive(self, request: Request, file: str, fields: Collection[str]) -> AsyncIterator[Form]:
-        """The form, with its file on disk until the block ends.
+    @contextlib.asynccontextmanager
+    async def receive(
+        self, request: Request, files: Collection[str], fields: Collection[str]
+    ) -> AsyncIterator[Form]:
+        """The form, with its files on disk until the block ends.
 
         Args:
-            file: name of the field that is a file; it is required.
+            files: names of fields that may be files.
             fields: names of other fields that are allowed.
 
         Raises:
@@ -53,16 +62,19 @@ class Uploads:
         self._running += 1
         try:
             with tempfile.TemporaryDirectory(prefix="anglewise-") as folder:
-                yield await self._receive(request, Path(folder) / "upload", file, fields)
+                yield await self._receive(request, Path(folder), files, fields)
         finally:
             self._running -= 1
 
-    async def _receive(self, request: Request, path: Path, file: str, fields: Collection[str]) -> Form:
+    async def _receive(
+        self, request: Request, folder: Path, files: Collection[str], fields: Collection[str]
+    ) -> Form:
         require_no_encoding(request)
         seconds = self._settings.upload_seconds
         try:
-            with path.open("wb") as sink:
-                form = _FormParser(request.headers.get("content-type", ""), sink, file, fields)
+            with contextlib.closing(
+                _FormParser(request.headers.get("content-type", ""), folder, files, fields)
+            ) as form:
                 async with asyncio.timeout(seconds):
                     async for block in _blocks(bounded_chunks(request, self._settings.max_upload_bytes)):
                         await asyncio.to_thread(form.write, block)
@@ -70,7 +82,7 @@ class Uploads:
             raise Problem("upload_timeout", f"the upload took longer than {seconds:g} s") from None
         except OSError:
             raise Problem("storage_full", "the upload could not be stored") from None
-        return Form(path, form.finished())
+        return form.finished()
 
 
 async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -87,14 +99,17 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 class _FormParser:
     """Callbacks of the parser: which part is being read, and where its data go."""
 
-    def __init__(self, content_type: str, sink: BinaryIO, file: str, fields: Collection[str]) -> None:
+    def __init__(
+        self, content_type: str, folder: Path, files: Collection[str], fields: Collection[str]
+    ) -> None:
         boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
         if not boundary:
             raise _refused("", "the content type has no boundary")
-        self._sink = sink
-        self._file = file
-        self._allowed = {file, *fields}
-        self._seen: set[str] = set()
+        self._folder = folder
+        self._may_be_files = files
+        self._allowed = {*files, *fields}
+        self._files: dict[str, str] = {}
+        self._sinks: dict[str, BinaryIO] = {}
         self._fields: dict[str, bytearray] = {}
         self._name = ""
         self._header_name = bytearray()
@@ -127,13 +142,17 @@ class _FormParser:
         except FormParserError as error:
             raise _refused("", f"the form is damaged: {error}") from None
 
-    def finished(self) -> dict[str, bytes]:
-        """The fields, once everything has been written."""
+    def finished(self) -> Form:
+        """The form, once everything has been written and this is closed."""
         if not self._complete:
             raise _refused("", "the form is cut off")
-        if self._file not in self._seen:
-            raise _refused(self._file, "is required, as a file")
-        return {name: bytes(data) for name, data in self._fields.items()}
+        fields = {name: bytes(data) for name, data in self._fields.items()}
+        return Form(self._folder, self._files, fields)
+
+    def close(self) -> None:
+        """Close the files."""
+        for sink in self._sinks.values():
+            sink.close()
 
     def _part_begin(self) -> None:
         self._disposition = b""
@@ -155,16 +174,18 @@ class _FormParser:
         name = options.get(b"name", b"").decode("utf-8", "replace")
         if name not in self._allowed:
             raise _refused(name, f"unknown field; there are {', '.join(sorted(self._allowed))}")
-        if name in self._seen:
+        if name in self._files or name in self._fields:
             raise _refused(name, "given twice")
-        self._seen.add(name)
         self._name = name
-        if name != self._file:
+        if name in self._may_be_files:
+            self._files[name] = options.get(b"filename", b"").decode("utf-8", "replace")
+            self._sinks[name] = (self._folder / name).open("wb")
+        else:
             self._fields[name] = bytearray()
 
     def _part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._name == self._file:
-            self._sink.write(data[start:end])
+        if self._name in self._sinks:
+            self._sinks[self._name].write(data[start:end])
             return
         field = self._fields[self._name]
         if len(field) + end - start > MAX_FIELD_BYTES:
@@ -173,6 +194,17 @@ class _FormParser:
 
     def _end(self) -> None:
         self._complete = True
+
+
+def require_file(form: Form, field: str) -> Path:
+    """Where the file is.
+
+    Raises:
+        Problem: invalid_input: the form has no such file.
+    """
+    if field not in form.files:
+        raise _refused(field, "is required, as a file")
+    return form.folder / field
 
 
 def _refused(field: str, message: str) -> Problem:

@@ -103,8 +103,11 @@ def parse_matrix(data: bytes, header: Header, field: Path) -> npt.NDArray[np.flo
     return flat.reshape(header.shape, order=header.order)
 
 
-def require_unicode(strings: npt.NDArray[np.str_], field: Path) -> None:
+def require_unicode(strings: npt.NDArray[np.str_], field: Path, first: int = 0) -> None:
     """Any four bytes can stand in a file; not all of them are characters.
+
+    Args:
+        first: index of the first of these strings.
 
     Raises:
         InvalidInput: naming the first bad string.
@@ -113,7 +116,7 @@ def require_unicode(strings: npt.NDArray[np.str_], field: Path) -> None:
     bad = (codes > MAX_CODE_POINT) | ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1]))
     if bad.any():
         width = strings.dtype.itemsize // 4
-        raise InvalidInput((*field, int(np.flatnonzero(bad)[0]) // width), "is not valid Unicode")
+        raise InvalidInput((*field, first + int(np.flatnonzero(bad)[0]) // width), "is not valid Unicode")
 
 
 def _described(kinds: str) -> str:

@@ -12,6 +12,7 @@ from jobs.computations import (
     weights,
 )
 from jobs.computations.computation import Computation
+from jobs.datasets import check
 
 COMPUTATIONS: dict[str, Computation] = {
     computation.name: computation
@@ -25,5 +26,6 @@ COMPUTATIONS: dict[str, Computation] = {
         diagnose.COMPUTATION,
         diagnose.FILE_COMPUTATION,
         diagnose_archive.COMPUTATION,
+        check.COMPUTATION,
     )
 }

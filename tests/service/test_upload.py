@@ -19,7 +19,7 @@ from jobs.problems import Problem
 from service import upload as upload_module
 from service.problems import handle_exception
 from service.settings import Settings
-from service.upload import MAX_FIELD_BYTES, Uploads
+from service.upload import MAX_FIELD_BYTES, Uploads, require_file
 
 FORM = {"Content-Type": "multipart/form-data; boundary=b"}
 BAD_FORMS: dict[str, tuple[bytes, str]] = {
@@ -42,12 +42,13 @@ def receiver() -> Iterator[TestClient]:
     uploads = Uploads(Settings(max_upload_bytes=2_000_000, max_uploads=1, upload_seconds=1.0))
 
     async def receive(request: Request) -> Response:
-        async with uploads.receive(request, "file", ("note",)) as form:
+        async with uploads.receive(request, ("file",), ("note",)) as form:
             if "nested" in request.query_params:
-                async with uploads.receive(request, "file", ()):
+                async with uploads.receive(request, ("file",), ()):
                     pass
-            size = form.file.stat().st_size
-            where = str(form.file)
+            path = require_file(form, "file")
+            size = path.stat().st_size
+            where = str(path)
         return JSONResponse({"size": size, "path": where, "kept": Path(where).exists()})
 
     app = Starlette(routes=[Route("/", receive, methods=["POST"])])
@@ -60,7 +61,7 @@ class TestReceiving:
     def test_file_is_kept_only_while_it_is_needed(self, receiver: TestClient) -> None:
         answer = receiver.post("/", files={"file": ("../../x", b"x" * 1_500_000)}).json()
         assert (answer["size"], answer["kept"]) == (1_500_000, False)
-        assert Path(answer["path"]).name == "upload"
+        assert Path(answer["path"]).name == "file"
 
     @pytest.mark.parametrize(("content", "pointer"), BAD_FORMS.values(), ids=BAD_FORMS.keys())
     def test_refused(self, receiver: TestClient, content: bytes, pointer: str) -> None:
