@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from jobs.computations.registry import COMPUTATIONS
 from jobs.problems import ProblemDocument
 from service import job_answers
+from service.job_examples import ANSWERS, SUBMITTED_JOB
 from service.job_kinds import DiagnoseJobRequest, JobRequest
 
 EXAMPLE_ANSWERS = Path(__file__).parent / "example_answers"
@@ -45,6 +46,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"api_key": {"type": "http", "scheme": "bearer"}}
     _drop_validation_errors(result)
     _add_example_answers(result["paths"])
+    _add_jobs(result["paths"])
     result["security"] = [{}, {"api_key": []}]
     return result
 
@@ -65,3 +67,13 @@ def _add_example_answers(paths: dict[str, Any]) -> None:
         if file.exists() and "200" in operation["responses"]:
             content = operation["responses"]["200"]["content"]["application/json"]
             content["example"] = json.loads(file.read_text(encoding="utf-8"))
+
+
+def _add_jobs(paths: dict[str, Any]) -> None:
+    """Examples of answers about jobs."""
+    for operation in (operation for item in paths.values() for operation in item.values()):
+        for status, response in operation["responses"].items():
+            content = response.get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            if name in ANSWERS:
+                content["example"] = SUBMITTED_JOB if status == "202" else ANSWERS[name]

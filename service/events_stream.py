@@ -19,10 +19,10 @@ from jobs.problems import Problem
 from jobs.record import SEQUENCES
 from service.deps import DeskDep, JobsDep
 from service.event_hub import EventHub, Topic
-from service.job_answers import json_response
+from service.job_answers import JobMetricsAnswer, json_response
 from service.job_desk import JobDesk
 from service.job_events import news
-from service.jobs import STORE_PROBLEMS, JobId
+from service.jobs import STORE_PROBLEMS, JobId, document_of
 from service.problems import problem_responses
 
 router = APIRouter(tags=["jobs"])
@@ -97,15 +97,7 @@ async def job_events(
     summary="The metrics of a training",
     response_model=None,
     responses={
-        200: {
-            "description": "A series for each metric",
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": "#/components/schemas/JobMetricsAnswer"},
-                    "example": {"series": {"loss": [{"step": 10, "value": 0.69}]}},
-                }
-            },
-        },
+        200: document_of(JobMetricsAnswer, "A series for each metric"),
         **problem_responses("not_found", *STORE_PROBLEMS),
     },
 )

@@ -55,3 +55,11 @@ LISTED_JOB: dict[str, Any] = {
     "artifacts": [{"name": "result.json", "bytes": 512, "media_type": "application/json"}],
     "links": {"self": f"/jobs/{_ID}", **_LINKS},
 }
+
+ANSWERS: dict[str, Any] = {
+    "JobAnswer": LISTED_JOB,
+    "JobPageAnswer": {"items": [LISTED_JOB], "next_cursor": None},
+    "JobMetricsAnswer": {"series": {"loss": [{"step": 10, "value": 0.69}, {"step": 20, "value": None}]}},
+    "ArtifactListAnswer": {"items": LISTED_JOB["artifacts"]},
+}
+"""By the name of the answer's model."""

@@ -17,10 +17,10 @@ from jobs.store import Missing
 from service import job_artifacts
 from service.deps import DeskDep, PicturesDep
 from service.downloads import built_response, object_response
-from service.job_answers import json_response
+from service.job_answers import ArtifactListAnswer, json_response
 from service.job_desk import JobDesk
 from service.job_kinds import TRAINING, WITH_FILE, split_spec
-from service.jobs import STORE_PROBLEMS, JobId
+from service.jobs import STORE_PROBLEMS, JobId, document_of
 from service.negotiation import negotiate
 from service.problems import problem_responses
 
@@ -152,17 +152,7 @@ async def get_report(job_id: JobId, request: Request, desk: DeskDep) -> Response
     summary="The files that a job left",
     response_model=None,
     responses={
-        200: {
-            "description": "Name, size and type of each",
-            "content": {
-                JSON: {
-                    "schema": {"$ref": "#/components/schemas/ArtifactListAnswer"},
-                    "example": {
-                        "items": [{"name": "result.json", "bytes": 512, "media_type": "application/json"}]
-                    },
-                }
-            },
-        },
+        200: document_of(ArtifactListAnswer, "Name, size and type of each"),
         **problem_responses("not_found", *STORE_PROBLEMS),
     },
 )

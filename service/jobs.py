@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from jobs.problems import Problem
 from jobs.states import State
 from service.deps import DeskDep, JobsDep
 from service.job_answers import JobAnswer, JobPageAnswer, job_response, json_response
-from service.job_examples import JOB_EXAMPLES, LISTED_JOB, SUBMITTED_JOB
+from service.job_examples import JOB_EXAMPLES, SUBMITTED_JOB
 from service.job_intake import IdempotencyKey, JobOrder
 from service.job_kinds import public_kind
 from service.job_list import Filter, page
@@ -46,14 +46,15 @@ KEY_PARAMETER: dict[str, Any] = {
 LOCATION = {"Location": {"description": "address of the job", "schema": {"type": "string"}}}
 
 
-def job_document(description: str, example: Any = LISTED_JOB, **more: Any) -> dict[str, Any]:
+def document_of(model: type[BaseModel], description: str, **more: Any) -> dict[str, Any]:
+    """OpenAPI of an answer."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"description": description, "content": {"application/json": {"schema": schema}}, **more}
+
+
+def job_document(description: str, **more: Any) -> dict[str, Any]:
     """OpenAPI of an answer that is a job."""
-    schema = {"$ref": f"#/components/schemas/{JobAnswer.__name__}"}
-    return {
-        "description": description,
-        "content": {"application/json": {"schema": schema, "example": example}},
-        **more,
-    }
+    return document_of(JobAnswer, description, **more)
 
 
 def idempotency_key(request: Request) -> IdempotencyKey | None:
@@ -90,7 +91,7 @@ async def accept(
     status_code=202,
     response_model=None,
     responses={
-        202: job_document("Accepted: it is stored, and ends exactly once", SUBMITTED_JOB, headers=LOCATION),
+        202: job_document("Accepted: it is stored, and ends exactly once", headers=LOCATION),
         **problem_responses(
             "malformed_json",
             "http_error",
@@ -140,15 +141,7 @@ class JobQuery(Filter):
     summary="Jobs, newest first",
     response_model=None,
     responses={
-        200: {
-            "description": "A page of jobs",
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": f"#/components/schemas/{JobPageAnswer.__name__}"},
-                    "example": {"items": [LISTED_JOB], "next_cursor": None},
-                }
-            },
-        },
+        200: document_of(JobPageAnswer, "A page of jobs"),
         **problem_responses("invalid_input", *STORE_PROBLEMS),
     },
 )

@@ -21,7 +21,14 @@ from service.deps import EngineDep, PicturesDep
 from service.downloads import file_chunks
 from service.engine import ClientGone
 from service.job_service import JobService
-from service.jobs import KEY_PARAMETER, LOCATION, SUBMISSION_PROBLEMS, accept, job_document
+from service.jobs import (
+    KEY_PARAMETER,
+    LOCATION,
+    SUBMISSION_PROBLEMS,
+    accept,
+    idempotency_key,
+    job_document,
+)
 from service.negotiation import negotiate
 from service.pool import Reply
 from service.preferences import APPLIED, PREFER_PARAMETER, prefers_async
@@ -116,6 +123,7 @@ def computation_router(
 
     async def handler(request: Request, engine: EngineDep, pictures: PicturesDep) -> Response:
         service: JobService | None = request.state.jobs
+        idempotency_key(request)  # one that cannot be right is refused even where it would not be needed
         async with _asked(request, engine.limits.max_body_bytes, computation, other, reference) as asked:
             if service is not None and prefers_async(request):
                 order = await service.desk.run(order_for, asked, service.desk)
