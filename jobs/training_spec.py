@@ -6,17 +6,15 @@ fields cannot know; both kinds of refusal name the field.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from anglewise.errors import InvalidInput, TooLarge
-from anglewise.losses import LOSSES, Loss
-from jobs.computations import schemas
-from jobs.computations.schemas import SamplingField, Strict, Temperature
-from jobs.computations.weighted_schemas import Counts, Positive, SelfPairs, Targets
+from jobs.computations.schemas import Strict
+from jobs.computations.weighted_schemas import Counts, Positive
+from jobs.training_losses import Drawn, InfoNCE, LossField, SupCon, Weighted
 
 BUILTIN_COUNTS: Mapping[str, tuple[int, ...]] = {
     "digits": (178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
@@ -25,6 +23,8 @@ BUILTIN_COUNTS: Mapping[str, tuple[int, ...]] = {
 MAX_TABLE = 50_000_000
 """Numbers in a table of free features, or in generated data."""
 MAX_ITEMS = 2_000_000
+MAX_CLASSES = 5000
+"""Gram matrices of class means are part of every evaluation."""
 MAX_PAIRED_ITEMS = 20_000
 """The exact weighted loss compares all items with all."""
 MAX_EVALUATIONS = 10_000
@@ -105,112 +105,6 @@ class ResNet(Strict):
     head: Sizes = Field(default_factory=lambda: [512])
 
 
-class Drawn(schemas.LossFields):
-    """A loss over sampled negatives."""
-
-    sampling: SamplingField = "supervised"
-
-    def build(self) -> Loss:
-        fields = self.model_dump(exclude={"name", "sampling"})
-        if fields["negatives"] == "infinite":
-            fields["negatives"] = math.inf
-        return LOSSES[getattr(self, "name")](**fields)  # noqa: B009
-
-
-class InfoNCE(Drawn, schemas.InfoNCE):
-    """log(α + β Σ e^{t/T})"""
-
-
-class Logistic(Drawn, schemas.Logistic):
-    """Σ log(1 + e^{(t + m)/T})"""
-
-
-class Exponential(Drawn, schemas.Exponential):
-    """Σ e^{t/T}"""
-
-
-class SquaredHinge(Drawn, schemas.SquaredHinge):
-    """Σ max(0, t + m)²"""
-
-
-class Triplet(Drawn, schemas.Triplet):
-    """Σ max(0, t + m)"""
-
-
-class Weighted(Strict):
-    """Weighted InfoNCE over the batch: -Σ_j p_ij log q_ij, averaged over anchors with a positive."""
-
-    temperature: Temperature = 0.1
-    self_pairs: SelfPairs = "excluded"
-
-
-class SupCon(Weighted):
-    """w = 1 inside a class, 0 between classes."""
-
-    name: Literal["supcon"]
-
-
-class SoftSupCon(Weighted):
-    """w = 1 inside a class, ε between classes."""
-
-    name: Literal["soft_supcon"]
-    epsilon: Annotated[float, Field(gt=0, le=1)]
-
-
-class YAware(Weighted):
-    """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, cosine similarities."""
-
-    name: Literal["y_aware"]
-    sigma: Positive
-    targets: Targets | None = Field(
-        default=None, description="a number or vector for each class; its number if null"
-    )
-
-
-class XCLR(Weighted):
-    """w = exp(cos(y_i, y_j) / T_w) of class targets."""
-
-    name: Literal["x_clr"]
-    label_temperature: Positive
-    targets: Targets
-
-
-class EuclideanInfoNCE(Weighted):
-    """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, similarities -‖z_i - z_j‖²/T."""
-
-    name: Literal["euclidean"]
-    sigma: Positive
-    targets: Targets | None = Field(
-        default=None, description="a number or vector for each class; its number if null"
-    )
-    self_pairs: SelfPairs = "included"
-
-
-LOSS_NAMES = [*LOSSES, "supcon", "soft_supcon", "y_aware", "x_clr", "euclidean"]
-
-
-def _loss_name(value: Any) -> Any:
-    """A loss without a name is InfoNCE."""
-    return value.get("name", "infonce") if isinstance(value, dict) else getattr(value, "name", None)
-
-
-LossField = Annotated[
-    Annotated[InfoNCE, Tag("infonce")]
-    | Annotated[Logistic, Tag("logistic")]
-    | Annotated[Exponential, Tag("exponential")]
-    | Annotated[SquaredHinge, Tag("squared_hinge")]
-    | Annotated[Triplet, Tag("triplet")]
-    | Annotated[SupCon, Tag("supcon")]
-    | Annotated[SoftSupCon, Tag("soft_supcon")]
-    | Annotated[YAware, Tag("y_aware")]
-    | Annotated[XCLR, Tag("x_clr")]
-    | Annotated[EuclideanInfoNCE, Tag("euclidean")],
-    Discriminator(
-        _loss_name,
-        custom_error_type="unknown_loss",
-        custom_error_message="must be an object whose name is one of " + ", ".join(map(repr, LOSS_NAMES)),
-    ),
-]
 EncoderField = Annotated[Free | Linear | MLP | CNN | ResNet, Field(discriminator="name")]
 
 
@@ -219,7 +113,7 @@ class Optimizer(Strict):
 
     name: Literal["sgd", "adam", "adamw", "lbfgs"]
     lr: Annotated[float, Field(gt=0, le=1e4)] | None = Field(
-        default=None, description="null: 0.1 for sgd, 1e-3 for adam and adamw; 1e-2 with free features"
+        default=None, description="null: 0.1 for sgd, 1e-3 for adam and adamw, 0.1 with free features"
     )
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of sgd")
     weight_decay: float = Field(default=0.0, ge=0, le=1)
@@ -257,7 +151,9 @@ class TrainingSpec(Strict):
     batch_size: int = Field(default=256, ge=1, le=65_536)
     accumulate: int = Field(default=1, ge=1, le=1024, description="batches whose gradients are averaged")
     seed: int = Field(default=0, ge=0, lt=2**63)
-    evaluate_every: int | None = Field(default=None, ge=1, description="steps; null: a fiftieth of the run")
+    evaluate_every: int | None = Field(
+        default=None, ge=1, description="steps; null: 50 times in an exact run, else 20 times"
+    )
     checkpoint_every: int | None = Field(default=None, ge=1, description="steps; null: at each evaluation")
     precision: Literal["float32", "float64", "bf16"] | None = Field(
         default=None, description='null: "float64" for the exact objective, else "float32"'
@@ -300,7 +196,6 @@ class TrainingSpec(Strict):
         yield ("projection",), unit, "must be 'sphere': this loss measures cosines"
         views = self.positives == "views"
         yield ("positives",), views and (free or not images), "views need images and an encoder"
-        yield ("positives",), views and weighted, "weighted losses take their positives from the batch"
         lbfgs = self.optimizer is not None and self.optimizer.name == "lbfgs"
         yield ("optimizer", "name"), lbfgs and not self.exact, "L-BFGS needs the exact objective"
         yield ("epochs",), self.epochs is not None and self.exact, "the exact objective counts steps"
@@ -312,21 +207,20 @@ class TrainingSpec(Strict):
         yield ("evaluate_every",), often, f"allows more than {MAX_EVALUATIONS} evaluations"
 
     def _check_sizes(self) -> None:
-        counts, available = self.data.counts(), self.data.available()
-        if counts is not None and available is not None:
-            check_subsample(counts, available)
-        if counts is not None:
-            self.check_counts(counts)
         generator = self.data.generator
         if generator is not None:
             numbers = generator.classes * generator.samples_per_class * generator.dimension
             if numbers > MAX_TABLE:
                 raise TooLarge(("data", "generator"), f"makes more than {MAX_TABLE} numbers")
-        if isinstance(self.loss, Drawn) and not self.exact and self.loss.negatives != "infinite":
-            if self.batch_size * self.loss.negatives > MAX_DRAWS:
+        counts, available = self.data.counts(), self.data.available()
+        if counts is not None and available is not None:
+            check_subsample(counts, available)
+        if counts is not None:
+            self.check_counts(counts)
+        if isinstance(self.loss, Drawn):
+            drawn = self.batch_size if self.loss.negatives == "infinite" else self.loss.negatives
+            if not self.exact and self.batch_size * drawn > MAX_DRAWS:
                 raise TooLarge(("loss", "negatives"), f"times batch_size must be at most {MAX_DRAWS}")
-            self.loss.build()
-        elif isinstance(self.loss, Drawn):
             self.loss.build()
 
     def check_counts(self, counts: list[int]) -> None:
@@ -343,6 +237,8 @@ class TrainingSpec(Strict):
         targets = getattr(self.loss, "targets", None)
         if targets is not None and len(targets) != classes:
             raise InvalidInput(("loss", "targets"), f"has {len(targets)} entries for {classes} classes")
+        if classes > MAX_CLASSES:
+            raise TooLarge(("data", "class_counts"), f"may have at most {MAX_CLASSES} classes")
         if items > MAX_ITEMS:
             raise TooLarge(("data", "class_counts"), f"may have at most {MAX_ITEMS} samples in all")
         if self.encoder.name == "free" and items * (self.dimension or classes) > MAX_TABLE:

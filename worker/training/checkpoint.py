@@ -19,7 +19,7 @@ class Unreadable(Exception):
 def pack(state: Any) -> bytes:
     """A tree of dicts, lists, tensors and JSON values as bytes."""
     tensors: dict[str, Tensor] = {}
-    tree = _detach(state, tensors)
+    tree = _detach(state, tensors, ())
     document = json.dumps({"format": FORMAT, "tree": tree}, allow_nan=False)
     return safetensors.torch.save(tensors, metadata={"anglewise": document})
 
@@ -41,15 +41,18 @@ def unpack(data: bytes) -> Any:
         raise Unreadable(f"the checkpoint cannot be read: {error}") from error
 
 
-def _detach(node: Any, tensors: dict[str, Tensor]) -> Any:
+def _detach(node: Any, tensors: dict[str, Tensor], path: tuple[object, ...]) -> Any:
+    """Tensors are named by where they were, such as encoder.network.0.weight."""
     if isinstance(node, Tensor):
-        name = f"t{len(tensors)}"
+        name = ".".join(map(str, path)) or "tensor"
+        while name in tensors:
+            name += "'"
         tensors[name] = node.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"tensor": name}
     if isinstance(node, dict):  # keys may be integers, which JSON objects cannot have
-        return {"dict": [[key, _detach(value, tensors)] for key, value in node.items()]}
+        return {"dict": [[key, _detach(value, tensors, (*path, key))] for key, value in node.items()]}
     if isinstance(node, (list, tuple)):
-        return {"list": [_detach(value, tensors) for value in node]}
+        return {"list": [_detach(value, tensors, (*path, i)) for i, value in enumerate(node)]}
     return node
 
 

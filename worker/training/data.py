@@ -14,6 +14,7 @@ from worker.training.plan import Stream, generator
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+Embeddings = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +76,8 @@ def _source(spec: TrainingSpec, context: Context) -> tuple[npt.NDArray[np.generi
         return gaussian_classes(spec.data.generator)
     assert spec.data.dataset is not None
     x, y = context.dataset(spec.data.dataset)
-    if len(x) != len(y) or len(y) == 0:
-        raise InvalidInput(("data", "dataset"), f"has {len(x)} samples and {len(y)} labels")
+    if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
+        raise InvalidInput(("data", "dataset"), f"has samples {x.shape} and labels {y.shape}")
     return x, y
 
 
@@ -132,3 +133,13 @@ def _standardized(x: npt.NDArray[np.generic]) -> FloatArray:
         raise InvalidInput(("data", "dataset"), "x must be finite")
     mean, spread = values.mean(dtype=np.float64), values.std(dtype=np.float64)
     return np.ascontiguousarray((values - mean) / (spread or 1.0), dtype=np.float32)
+
+
+def evenly(data: TrainingData, most: int) -> IntArray:
+    """About ``most`` rows, the same share of every class and at least one; all if there are fewer."""
+    if len(data) <= most:
+        return np.arange(len(data), dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(data.counts)[:-1]])
+    shares = [max(1, round(count * most / len(data))) for count in data.counts]
+    parts = [start + np.arange(share) for start, share in zip(first, shares, strict=True)]
+    return np.concatenate(parts).astype(np.int64)

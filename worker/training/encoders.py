@@ -1,4 +1,4 @@
-"""From samples to embeddings: a table of free features, or a network."""
+"""From samples to embeddings: a table of free features, or a network and a projection."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jobs.training_spec import TrainingSpec
+from jobs.training_spec import CNN, MLP, ResNet, TrainingSpec
 from worker.training.data import TrainingData
+from worker.training.networks import convolutions, perceptron, residual_network
 from worker.training.plan import Plan, Stream, generator
 from worker.training.projection import project
 
@@ -46,8 +47,35 @@ class FreeFeatures(nn.Module):
         self.table.copy_(self._lifted(self.table))
 
 
+class Network(nn.Module):
+    """A network on samples, in bfloat16 if the plan says so, and the projection of its output."""
+
+    def __init__(self, network: nn.Module, plan: Plan) -> None:
+        super().__init__()
+        self.network = network
+        self.projection, self.autocast = plan.projection, plan.autocast
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, d) embeddings of these samples, in float32 at least."""
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.autocast):
+            z = self.network(x)
+        return project(z if z.dtype == torch.float64 else z.float(), self.projection)
+
+
 def build_encoder(spec: TrainingSpec, data: TrainingData, plan: Plan) -> nn.Module:
-    """The encoder of the spec, with parameters drawn from its seed."""
-    if spec.encoder.name == "free":
+    """The encoder of the spec, with parameters drawn from torch's generator (free: from the plan's seed)."""
+    if data.x is None:
         return FreeFeatures(data, plan)
-    raise NotImplementedError(spec.encoder.name)
+    return Network(_network(spec, data.x.shape[1:], plan.dimension), plan).to(plan.dtype)
+
+
+def _network(spec: TrainingSpec, shape: tuple[int, ...], dimension: int) -> nn.Module:
+    encoder = spec.encoder
+    if isinstance(encoder, CNN):
+        features = convolutions([shape[0], *encoder.channels])
+        return nn.Sequential(features, perceptron([encoder.channels[-1], *encoder.head, dimension]))
+    if isinstance(encoder, ResNet):
+        features, count = residual_network(encoder.name, shape[0], encoder.width)
+        return nn.Sequential(features, perceptron([count, *encoder.head, dimension]))
+    hidden = encoder.hidden if isinstance(encoder, MLP) else []
+    return nn.Sequential(nn.Flatten(), perceptron([math.prod(shape), *hidden, dimension]))

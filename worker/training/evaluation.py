@@ -6,20 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anglewise import diagnose, metrics
-from anglewise.class_moments import ClassMoments, class_moments, labeled_embeddings
+from anglewise.class_moments import class_moments, labeled_embeddings
 from anglewise.pair_metrics import Unavailable, entropic_gap
-from worker.training.data import IntArray
+from anglewise.sampling import FloatArray
+from worker.training.data import Embeddings, IntArray
 from worker.training.plan import Plan
 from worker.training.prediction import MAX_INLINE, Prediction
 
 PAIRED_ITEMS = 2000
 """Metrics over all pairs take an even selection of this many samples."""
 MAX_DIAGNOSED = 5000
-
-Embeddings = npt.NDArray[np.floating]
 
 
 def evaluate(
@@ -31,15 +29,18 @@ def evaluate(
         embeddings: (n, d), as the loss sees them.
         y: (n,) classes.
     """
+    if plan.projection == "none":
+        embeddings = embeddings - embeddings.mean(axis=0)
     data = labeled_embeddings(embeddings, y, unit=plan.projection == "sphere")
     moments = class_moments(data)
     gram = prediction.gram
-    cosines = None if plan.projection == "none" else gram
+    angular = plan.projection != "none"
+    cosines = gram if angular else None
     few = np.unique(np.linspace(0, len(y) - 1, min(len(y), PAIRED_ITEMS)).astype(np.int64))
     paired = labeled_embeddings(embeddings[few], y[few], unit=plan.projection == "sphere")
     all_classes = paired.classes == data.classes
     return {
-        "risk_gap": _value(lambda: risk_gap(moments, prediction)),
+        "risk_gap": _value(lambda: risk_gap(embeddings, y, prediction)),
         "entropic_gap": _value(lambda: entropic_gap(paired, prediction.weighting if all_classes else None)),
         "r2_similarity": _value(lambda: metrics.class_r2_similarity(moments, gram)),
         "r2_procrustes": _value(lambda: metrics.class_procrustes(moments, gram)[0]),
@@ -48,7 +49,7 @@ def evaluate(
         "cdnv": _value(lambda: metrics.cdnv(moments)),
         "gram_distance_max": _value(lambda: metrics.gram_distances(moments, cosines)[0]),
         "gram_distance_fro": _value(lambda: metrics.gram_distances(moments, cosines)[1]),
-        "minority_collapse_index": _value(lambda: metrics.largest_cosine(moments)),
+        "minority_collapse_index": _value(lambda: metrics.largest_cosine(moments)) if angular else None,
     }
 
 
@@ -60,11 +61,14 @@ def _value(compute: Callable[[], float]) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def risk_gap(moments: ClassMoments, prediction: Prediction) -> float:
-    """The loss of the measured class means above the optimum; a lower bound on that of the samples."""
-    if prediction.risk is None or prediction.risk_of is None:
+def risk_gap(embeddings: Embeddings, y: IntArray, prediction: Prediction) -> float:
+    """The loss of the measured geometry above the optimum.
+
+    For losses over sampled negatives it is that of the class means, a lower bound on that of the samples.
+    """
+    if prediction.risk is None:
         raise Unavailable("there is no prediction")
-    return prediction.risk_of(moments.means) - prediction.risk
+    return prediction.risk_of(embeddings, y) - prediction.risk
 
 
 def report(embeddings: Embeddings, y: IntArray, plan: Plan, prediction: Prediction) -> dict[str, Any]:
@@ -72,14 +76,30 @@ def report(embeddings: Embeddings, y: IntArray, plan: Plan, prediction: Predicti
     classes = int(y.max()) + 1
     if classes > MAX_DIAGNOSED:
         return {"measured_gram": None, "verdict": f"There are more than {MAX_DIAGNOSED} classes."}
-    gram = None if plan.projection == "none" else prediction.gram
-    found = diagnose(embeddings, y, predicted=gram, unit=plan.projection == "sphere")
-    measured = found.measured_gram
     if plan.projection == "none":
-        means = class_moments(labeled_embeddings(embeddings, y, unit=False)).means
-        means = means - np.bincount(y) @ means / len(y)
-        measured = means @ means.T
-    return {
-        "measured_gram": measured.tolist() if classes <= MAX_INLINE else None,
-        "verdict": found.verdict,
-    }
+        return _distances(embeddings, y, prediction.gram)
+    found = diagnose(embeddings, y, predicted=prediction.gram, unit=plan.projection == "sphere")
+    gram = found.measured_gram.tolist() if classes <= MAX_INLINE else None
+    return {"measured_gram": gram, "verdict": found.verdict}
+
+
+def _distances(embeddings: Embeddings, y: IntArray, predicted: FloatArray | None) -> dict[str, Any]:
+    """The report of the Euclidean loss: inner products about the mean, a verdict on squared distances."""
+    means = class_moments(labeled_embeddings(embeddings, y, unit=False)).means
+    means = means - np.bincount(y) @ means / len(y)
+    gram = means @ means.T
+    verdict = "There is no prediction to compare with."
+    if predicted is not None:
+        expected = squared_distances(predicted)
+        error = float(np.abs(squared_distances(gram) - expected).max())
+        verdict = (
+            f"Squared distances between class means differ from the predicted ones by up to {error:.2g}; "
+            f"the largest is predicted at {expected.max():.3g}."
+        )
+    return {"measured_gram": gram.tolist() if len(gram) <= MAX_INLINE else None, "verdict": verdict}
+
+
+def squared_distances(gram: FloatArray) -> FloatArray:
+    """(C, C) ‖μ_i - μ_j‖² from inner products."""
+    squares = np.diag(gram)
+    return np.asarray(np.maximum(squares[:, None] + squares - 2 * gram, 0.0))

@@ -1,29 +1,45 @@
 """The loss of one step as a function of the encoder's parameters.
 
-Shapes: N samples, C classes, d dimensions.
+Shapes: N samples, B anchors, C classes, D dimensions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
-from torch import Tensor, nn
 
-from jobs.training_spec import Drawn, TrainingSpec
-from worker.training.data import TrainingData
-from worker.training.plan import Plan
+from anglewise import NamedWeighting, named_weighting
+from jobs.training_losses import Drawn, Weighted
+from jobs.training_spec import TrainingSpec
+from worker.training.batches import Batches, Embedder
+from worker.training.data import IntArray, TrainingData
+from worker.training.losses import (
+    BatchLoss,
+    allowed_negatives,
+    averaged_loss,
+    draw_negatives,
+    drawn_loss,
+    weighted_infonce,
+)
+from worker.training.plan import Plan, Stream, generator
 from worker.training.risk import Risk
 
-Objective = Callable[[int, int], Tensor]
-"""(step, part of the step) -> loss"""
+Objective = Callable[[int], BatchLoss]
+"""number of the batch -> its loss"""
 
 
-def build_objective(spec: TrainingSpec, encoder: nn.Module, data: TrainingData, plan: Plan) -> Objective:
+def build_objective(spec: TrainingSpec, embedder: Embedder, data: TrainingData, plan: Plan) -> Objective:
     """The exact risk, or the loss of one batch."""
-    if plan.exact and isinstance(spec.loss, Drawn):
-        return ExactRisk(spec.loss, encoder, data, plan)
-    raise NotImplementedError(spec.loss.name)
+    if isinstance(spec.loss, Drawn):
+        if plan.exact:
+            return ExactRisk(spec.loss, embedder, data, plan)
+        return DrawnBatches(spec.loss, embedder, data, plan, views=spec.positives == "views")
+    if plan.exact:
+        return WeightedWhole(spec.loss, embedder, data, plan)
+    return WeightedBatches(spec.loss, embedder, data, plan, views=spec.positives == "views")
 
 
 class ExactRisk:
@@ -33,14 +49,95 @@ class ExactRisk:
     outwards; so the minimum is collapsed, and is that of [P1].
     """
 
-    def __init__(self, loss: Drawn, encoder: nn.Module, data: TrainingData, plan: Plan) -> None:
-        self.encoder = encoder
+    def __init__(self, loss: Drawn, embedder: Embedder, data: TrainingData, plan: Plan) -> None:
+        self.encoder, self.items = embedder.encoder, len(data)
         self.risk = Risk(data.counts, loss.sampling, loss.build(), plan.device)
         self.y_N = torch.from_numpy(data.y).to(plan.device)
         self.counts_C = torch.tensor(data.counts, dtype=torch.float64, device=plan.device)
 
-    def __call__(self, step: int, part: int) -> Tensor:
+    def __call__(self, number: int) -> BatchLoss:
         features_ND = self.encoder().double()
         sums_CD = features_ND.new_zeros(len(self.counts_C), features_ND.shape[1])
         means_CD = sums_CD.index_add(0, self.y_N, features_ND) / self.counts_C[:, None]
-        return self.risk(means_CD @ means_CD.T)
+        return BatchLoss(self.risk(means_CD @ means_CD.T), self.items)
+
+
+class DrawnBatches:
+    """Anchors of a batch, a positive for each, and negatives from the other anchors."""
+
+    def __init__(
+        self, loss: Drawn, embedder: Embedder, data: TrainingData, plan: Plan, *, views: bool
+    ) -> None:
+        self.loss, self.sampling = loss.build(), loss.sampling
+        self.embedder, self.data, self.plan, self.views = embedder, data, plan, views
+        self.batches = Batches(data, plan)
+
+    def __call__(self, number: int) -> BatchLoss:
+        rows = self.batches.anchors(number)
+        if self.views:
+            z_ND = self.embedder.two_views(rows, number)
+        else:
+            z_ND = self.embedder(np.concatenate([rows, self.batches.positives(rows, number)]))
+        anchors_BD, positives_BD = z_ND[: len(rows)], z_ND[len(rows) :]
+        classes, device = self.data.y[rows], z_ND.device
+        if math.isinf(self.loss.negatives):
+            allowed = torch.from_numpy(allowed_negatives(classes, self.sampling)).to(device)
+            return averaged_loss(anchors_BD, positives_BD, anchors_BD, allowed, self.loss)
+        random = generator(self.plan.seed, Stream.NEGATIVES, number)
+        drawn = draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
+        negatives = torch.from_numpy(drawn).to(device)
+        return drawn_loss(anchors_BD, positives_BD, anchors_BD, negatives, self.loss)
+
+
+class WeightedLoss:
+    """Weighted InfoNCE with the class weights of the spec."""
+
+    def __init__(self, loss: Weighted, counts: tuple[int, ...], device: torch.device | str) -> None:
+        self.loss, self.named = loss, named_weights(loss, counts)
+        self.log_weights_CC = torch.from_numpy(self.named.log_weights.values).to(device)
+
+    def __call__(self, z_ND: torch.Tensor, classes: IntArray) -> BatchLoss:
+        return weighted_infonce(
+            z_ND,
+            torch.from_numpy(classes).to(z_ND.device),
+            self.log_weights_CC,
+            temperature=self.loss.temperature,
+            metric=self.named.metric,
+            self_pairs=self.loss.self_pairs,
+        )
+
+
+def named_weights(loss: Weighted, counts: tuple[int, ...]) -> NamedWeighting:
+    """The weights between classes; targets default to class numbers."""
+    fields = loss.model_dump(exclude={"temperature", "self_pairs"})
+    if "targets" in fields and fields["targets"] is None:
+        fields["targets"] = np.arange(len(counts)).tolist()
+    return named_weighting(**fields, class_counts=counts)
+
+
+class WeightedWhole:
+    """The loss of all samples in one batch."""
+
+    def __init__(self, loss: Weighted, embedder: Embedder, data: TrainingData, plan: Plan) -> None:
+        self.encoder, self.data = embedder.encoder, data
+        self.weighted = WeightedLoss(loss, data.counts, plan.device)
+
+    def __call__(self, number: int) -> BatchLoss:
+        return self.weighted(self.encoder(), self.data.y)
+
+
+class WeightedBatches:
+    """The loss of one batch, of one or two views of each sample."""
+
+    def __init__(
+        self, loss: Weighted, embedder: Embedder, data: TrainingData, plan: Plan, *, views: bool
+    ) -> None:
+        self.embedder, self.data, self.views = embedder, data, views
+        self.weighted = WeightedLoss(loss, data.counts, plan.device)
+        self.batches = Batches(data, plan)
+
+    def __call__(self, number: int) -> BatchLoss:
+        rows = self.batches.anchors(number)
+        if self.views:
+            return self.weighted(self.embedder.two_views(rows, number), np.tile(self.data.y[rows], 2))
+        return self.weighted(self.embedder(rows), self.data.y[rows])

@@ -9,10 +9,12 @@ from typing import Literal
 import numpy as np
 import torch
 
-from jobs.training_spec import Drawn, Optimizer, Schedule, TrainingSpec
+from anglewise.errors import InvalidInput
+from jobs.training_losses import Drawn
+from jobs.training_spec import Optimizer, Schedule, TrainingSpec
 
-EVALUATIONS = 50
-"""Evaluations of a run that does not say how many it wants."""
+EVALUATIONS = {True: 50, False: 20}
+"""Evaluations of an exact and of a sampled run that do not say how many they want."""
 DEFAULT_STEPS = {True: 500, False: 2000}
 """Steps of an exact and of a sampled run that give neither steps nor epochs."""
 Projection = Literal["sphere", "ball", "none"]
@@ -79,7 +81,7 @@ def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
     batch = min(spec.batch_size, items)
     steps_per_epoch = 1 if exact else max(1, items // (batch * spec.accumulate))
     steps = spec.steps or (spec.epochs or 0) * steps_per_epoch or DEFAULT_STEPS[exact]
-    evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS))
+    evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS[exact]))
     double = spec.precision == "float64" or (spec.precision is None and exact)
     return Plan(
         exact=exact,
@@ -107,12 +109,14 @@ def _optimizer(spec: TrainingSpec) -> Optimizer:
     chosen = spec.optimizer or Optimizer(name="lbfgs" if spec.exact else "adam")
     if chosen.lr is not None:
         return chosen
-    adaptive = 1e-2 if spec.encoder.name == "free" else 1e-3
+    adaptive = 0.1 if spec.encoder.name == "free" else 1e-3
     rates = {"sgd": 0.1, "adam": adaptive, "adamw": adaptive, "lbfgs": 1.0}
     return chosen.model_copy(update={"lr": rates[chosen.name]})
 
 
 def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidInput(("device",), "this worker has no CUDA device")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

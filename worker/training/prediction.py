@@ -11,16 +11,22 @@ import numpy as np
 import torch
 
 from anglewise import best_geometry, named_weighting, optimal_geometry
+from anglewise.class_moments import class_moments, labeled_embeddings
 from anglewise.errors import AnglewiseError
 from anglewise.geometry import Certificate
-from anglewise.pair_metrics import Weighting
+from anglewise.pair_metrics import Unavailable, Weighting
 from anglewise.sampling import FloatArray
-from jobs.training_spec import Drawn, TrainingSpec, Weighted
+from jobs.training_losses import Drawn, Weighted
+from jobs.training_spec import TrainingSpec
+from worker.training.data import Embeddings, IntArray
+from worker.training.objectives import WeightedLoss
 from worker.training.plan import Plan
 from worker.training.risk import Risk
 
 TIME_LIMIT = 60.0
 """Seconds for the prediction."""
+MAX_ITEMS = 20_000
+"""Samples up to which a weighted loss is evaluated on all of them."""
 MAX_INLINE = 1000
 """Classes up to which Gram matrices are part of the summary."""
 
@@ -29,10 +35,12 @@ MAX_INLINE = 1000
 class Prediction:
     """
     Attributes:
-        gram: (C, C) predicted inner products of class means; None where the core has no answer.
+        gram: (C, C) predicted inner products of class means, about the mean of all samples for the
+            Euclidean loss; None where the core has no answer.
         risk: the loss there.
         certificate: how far ``risk`` can be above the minimum.
-        risk_of: the loss of class means (C, d) whose classes are points; None where it is not defined.
+        risk_of: the loss of embeddings (n, d) with classes (n,): of their class means for losses over sampled
+            negatives, of the samples for weighted losses.
         weighting: for the entropic gap.
         warnings: sentences for people.
     """
@@ -40,7 +48,7 @@ class Prediction:
     gram: FloatArray | None
     risk: float | None
     certificate: Certificate | None
-    risk_of: Callable[[FloatArray], float] | None
+    risk_of: Callable[[Embeddings, IntArray], float]
     weighting: Weighting | None
     warnings: tuple[str, ...]
 
@@ -66,7 +74,9 @@ def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
     core = loss.build()
     risk = Risk(counts, loss.sampling, core)
 
-    def risk_of(means: FloatArray) -> float:
+    def risk_of(embeddings: Embeddings, y: IntArray) -> float:
+        data = labeled_embeddings(embeddings, y, unit=False)
+        means = class_moments(data).means
         return float(risk(torch.from_numpy(means @ means.T)))
 
     temperature = getattr(core, "temperature", None)
@@ -85,8 +95,16 @@ def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
 
 
 def _weighted(loss: Weighted, plan: Plan, counts: tuple[int, ...]) -> Prediction:
-    named = named_weighting(loss.name, class_counts=counts, **weighting_parameters(loss, len(counts)))  # type: ignore[attr-defined]
+    weighted = WeightedLoss(loss, counts, "cpu")
+    named = weighted.named
     weighting = Weighting(named.log_weights.values, loss.temperature, named.metric, loss.self_pairs)
+
+    def risk_of(embeddings: Embeddings, y: IntArray) -> float:
+        if len(y) > MAX_ITEMS or len(y) < sum(counts):
+            raise Unavailable("it needs the loss of all samples in one batch")
+        with torch.no_grad():
+            return float(weighted(torch.from_numpy(embeddings).double(), y).value)
+
     try:
         geometry = best_geometry(
             named,
@@ -97,16 +115,17 @@ def _weighted(loss: Weighted, plan: Plan, counts: tuple[int, ...]) -> Prediction
             time_limit=TIME_LIMIT,
         )
     except AnglewiseError as error:
-        return Prediction(None, None, None, None, weighting, (f"There is no prediction: {error}.",))
+        return Prediction(None, None, None, risk_of, weighting, (f"There is no prediction: {error}.",))
     whole = "The prediction is for all samples in one batch."
     warnings = geometry.warnings if plan.exact else (*geometry.warnings, whole)
     gram = geometry.gram if len(geometry.gram) == len(counts) else None
-    return Prediction(gram, geometry.loss, geometry.certificate, None, weighting, warnings)
+    if gram is not None and named.metric == "euclidean":
+        gram = centered(gram, counts)
+    return Prediction(gram, geometry.loss, geometry.certificate, risk_of, weighting, warnings)
 
 
-def weighting_parameters(loss: Weighted, classes: int) -> dict[str, Any]:
-    """The arguments of `named_weighting`, without the counts; targets default to class numbers."""
-    fields = loss.model_dump(exclude={"name", "temperature", "self_pairs"})
-    if "targets" in fields and fields["targets"] is None:
-        fields["targets"] = np.arange(classes).tolist()
-    return fields
+def centered(gram: FloatArray, counts: tuple[int, ...]) -> FloatArray:
+    """Inner products about the mean of all samples, for inner products about any point."""
+    shares = np.asarray(counts) / sum(counts)
+    offset = gram @ shares
+    return np.asarray(gram - offset[:, None] - offset + shares @ offset)

@@ -9,6 +9,7 @@ and the step: a resumed run gives the numbers of an uninterrupted one, bit for b
 from __future__ import annotations
 
 import io
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +23,20 @@ from torch import Tensor
 from anglewise.version import __version__
 from jobs.training_spec import TrainingSpec
 from worker.training import checkpoint
+from worker.training.batches import Embedder
 from worker.training.context import Context, Diverged
-from worker.training.data import TrainingData, load_data
-from worker.training.embedding import embed
+from worker.training.data import Embeddings, IntArray, TrainingData, evenly, load_data
 from worker.training.encoders import build_encoder
-from worker.training.evaluation import Embeddings, evaluate, report
+from worker.training.evaluation import evaluate, report
 from worker.training.objectives import build_objective
 from worker.training.optimizers import build_optimizer, rate
 from worker.training.plan import Plan, make_plan
 from worker.training.prediction import Prediction, predict
 
 Values = dict[str, float | None]
+
+MAX_EVALUATED = 10_000
+"""Samples of an evaluation, the same share of every class."""
 
 
 def train(spec: TrainingSpec, context: Context) -> dict[str, Any]:
@@ -73,9 +77,12 @@ class Run:
         self.prediction, self.context = prediction, context
         self.encoder = build_encoder(spec, data, plan).to(plan.device)
         self.optimizer = build_optimizer(self.encoder, plan)
-        self.objective = build_objective(spec, self.encoder, data, plan)
+        self.embedder = Embedder(self.encoder, data, plan, views=spec.positives == "views")
+        self.objective = build_objective(spec, self.embedder, data, plan)
+        self.evaluated = evenly(data, MAX_EVALUATED)
         self.step = 0
         self.losses: list[float] = []
+        self.anchors: list[int] = []
         self.last: Values = {}
 
     @property
@@ -108,30 +115,35 @@ class Run:
         self.optimizer.zero_grad()
         total = torch.zeros((), dtype=torch.float64)
         for part in range(self.plan.accumulate):
-            loss = self.objective(self.step, part) / self.plan.accumulate
+            loss, anchors = self.objective(self.step * self.plan.accumulate + part)
+            loss = loss / self.plan.accumulate
             total += loss.detach().cpu()
+            self.anchors.append(anchors)
             if not torch.isfinite(total):
                 raise Diverged(f"the loss became {float(total)} in step {self.step + 1}")
             loss.backward()  # type: ignore[no-untyped-call]
         return total
 
-    def embeddings(self) -> Embeddings:
-        """(n, d) of all samples."""
-        return embed(self.encoder, self.data, self.plan)
+    def embeddings(self, rows: IntArray) -> Embeddings:
+        """(n, d) of these samples."""
+        z: Embeddings = self.embedder.all(rows).numpy()
+        return z
 
     def evaluate(self) -> None:
         """Measure and report; the loss is that of now (exact) or the mean since the last evaluation."""
-        z = self.embeddings()
+        z = self.embeddings(self.evaluated)
         if not np.isfinite(z).all():
             raise Diverged(f"the embeddings are no longer finite after step {self.step}")
-        self.last = {"loss": self._loss(), **evaluate(z, self.data.y, self.plan, self.prediction)}
-        self.losses = []
+        measured = evaluate(z, self.data.y[self.evaluated], self.plan, self.prediction)
+        anchors = float(np.mean(self.anchors)) if self.anchors else None
+        self.last = {"loss": self._loss(), **measured, "anchors": anchors}
+        self.losses, self.anchors = [], []
         self.context.metrics(self.step, self.last)
 
     def _loss(self) -> float | None:
         if self.plan.exact:
             with torch.no_grad():
-                return float(self.objective(self.step, 0))
+                return float(self.objective(self.step).value)
         return float(np.mean(self.losses)) if self.losses else None
 
     def save(self) -> None:
@@ -142,6 +154,7 @@ class Run:
             "converged": bool(getattr(self.optimizer, "converged", False)),
             "torch_random": torch.get_rng_state(),
             "losses": self.losses,
+            "anchors": self.anchors,
             "last": self.last,
         }
         self.context.save_checkpoint(self.step, checkpoint.pack(state))
@@ -163,12 +176,13 @@ class Run:
         if hasattr(self.optimizer, "converged"):
             self.optimizer.converged = state["converged"]
         torch.set_rng_state(state["torch_random"])
-        self.step, self.losses, self.last = state["step"], state["losses"], state["last"]
+        self.step, self.last = state["step"], state["last"]
+        self.losses, self.anchors = state["losses"], state["anchors"]
         self.context.event(f"Going on from step {self.step}.")
 
     def finish(self, seconds: float) -> dict[str, Any]:
         """Write the artifacts; the summary."""
-        z = self.embeddings()
+        z = self.embeddings(np.arange(len(self.data)))
         self.context.artifact("embeddings.npy", _npy(z), "application/x-npy")
         self.context.artifact(
             "labels.npy", _npy(np.asarray(self.data.labels)[self.data.y]), "application/x-npy"
@@ -199,6 +213,8 @@ class Run:
 @contextmanager
 def deterministic(plan: Plan) -> Iterator[None]:
     """Let the same seed give the same numbers: scatters otherwise add in any order."""
+    if plan.device.type == "cuda":  # what cuBLAS needs to add in a fixed order
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=plan.device.type == "cuda")

@@ -20,6 +20,8 @@ from worker.training.risk import pair_loss
 
 BLOCK_NUMBERS = 2**23
 """Numbers of one block of similarities."""
+LOWEST = -1e30
+"""In place of -∞, whose differences are no numbers."""
 
 
 def drawn_loss(
@@ -36,8 +38,7 @@ def drawn_loss(
     Args:
         anchors_BD, positives_BD, candidates_MD: embeddings; at least float32 is used inside.
         negatives_BK: rows of the candidates; an anchor whose row starts with a negative number is skipped.
-            For infinitely many negatives the rows are all it could draw, and stand for the mean over them.
-        loss: its ``negatives`` must be K, or infinite.
+        loss: its ``negatives`` must be K; for infinitely many see `averaged_loss`.
     """
     size, count = negatives_BK.shape
     used_B = negatives_BK[:, 0] >= 0
@@ -64,6 +65,30 @@ def drawn_loss(
     return BatchLoss(total / anchors, anchors)
 
 
+def averaged_loss(
+    anchors_BD: Tensor, positives_BD: Tensor, candidates_MD: Tensor, allowed_BM: Tensor, loss: Loss
+) -> BatchLoss:
+    """`drawn_loss` for infinitely many negatives: the mean over all that may be drawn stands for theirs.
+
+    Args:
+        allowed_BM: which candidates an anchor may draw; anchors without any are skipped.
+    """
+    counts_B = allowed_BM.sum(1)
+    anchors = int((counts_B > 0).sum())
+    with full_precision(anchors_BD) as cast:
+        a_BD, p_BD, c_MD = cast(anchors_BD), cast(positives_BD), cast(candidates_MD)
+        t_BM = a_BD @ c_MD.T - (a_BD * p_BD).sum(1, keepdim=True)
+        if isinstance(loss, InfoNCE):
+            s_BM = (t_BM / loss.temperature).masked_fill(~allowed_BM, LOWEST)
+            mean_B = torch.logsumexp(s_BM, dim=1) - counts_B.clamp(min=1).to(s_BM.dtype).log()
+            psi_B = _log_sum(mean_B, loss)
+        else:
+            phi_BM = pair_loss(t_BM, loss).masked_fill(~allowed_BM, 0.0)
+            psi_B = phi_BM.sum(1) / counts_B.clamp(min=1)
+        total = psi_B.masked_fill(counts_B == 0, 0.0).sum()
+    return BatchLoss(total / max(1, anchors), anchors)
+
+
 def _sum(a_BD: Tensor, p_BD: Tensor, c_MD: Tensor, negatives_BK: Tensor, loss: Loss) -> Tensor:
     """Σ over these anchors of ψ(t)."""
     t_BK = (a_BD @ c_MD.T).gather(1, negatives_BK) - (a_BD * p_BD).sum(1, keepdim=True)
@@ -77,7 +102,10 @@ def psi(t_BK: Tensor, loss: Loss) -> Tensor:
     if not isinstance(loss, InfoNCE):
         phi_BK = pair_loss(t_BK, loss)
         return phi_BK.mean(1) if averaged else phi_BK.sum(1)
-    log_beta = math.log(loss.beta) - (math.log(count) if averaged else 0.0)
+    return _log_sum(torch.logsumexp(t_BK / loss.temperature, dim=1) - math.log(count) * averaged, loss)
+
+
+def _log_sum(log_terms_B: Tensor, loss: InfoNCE) -> Tensor:
+    """log(α + β e^x)."""
     log_alpha = math.log(loss.alpha) if loss.alpha > 0 else -math.inf
-    log_sum_B = log_beta + torch.logsumexp(t_BK / loss.temperature, dim=1)
-    return torch.logaddexp(log_sum_B.new_tensor(log_alpha), log_sum_B)
+    return torch.logaddexp(log_terms_B.new_tensor(log_alpha), math.log(loss.beta) + log_terms_B)

@@ -16,6 +16,13 @@ NONE = -1
 """In place of the negatives of an anchor that has none."""
 
 
+def allowed_negatives(classes: IntArray, sampling: Sampling) -> npt.NDArray[np.bool_]:
+    """(B, B) which samples of the batch an anchor may draw."""
+    if sampling == "supervised":
+        return np.asarray(classes[:, None] != classes)
+    return ~np.eye(len(classes), dtype=bool)
+
+
 def draw_negatives(classes: IntArray, count: int, sampling: Sampling, rng: np.random.Generator) -> IntArray:
     """(B, count) rows of the batch: other samples (unsupervised) or samples of other classes.
 
