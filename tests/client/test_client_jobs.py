@@ -24,6 +24,7 @@ from anglewise_client import (
     NotFound,
     State,
     Threshold,
+    UnexpectedAnswer,
     WaitTimeout,
 )
 from anglewise_client._progress import bar_html
@@ -94,6 +95,22 @@ def test_trainings_are_written_briefly(arguments: dict[str, Any], spec: dict[str
         "name": "a run",
         "webhook": {"url": "https://example.org/hook"},
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loss"),
+    [
+        ({"loss": "supcon", "temperature": 0.5}, {"name": "supcon", "temperature": 0.5}),
+        ({"sampling": "unsupervised"}, {"sampling": "unsupervised"}),
+        ({"loss": {"name": "soft_supcon", "epsilon": 0.1}}, {"name": "soft_supcon", "epsilon": 0.1}),
+    ],
+    ids=str,
+)
+def test_losses_by_name(arguments: dict[str, Any], loss: dict[str, Any]) -> None:
+    server = Script([QUEUED])
+    client, _ = client_of(server)
+    client.jobs.train(class_counts=[2, 1], **arguments)
+    assert server.body()["spec"]["loss"] == loss
 
 
 def test_losses_are_models_or_dictionaries() -> None:
@@ -234,6 +251,34 @@ def test_events_may_begin_in_the_middle() -> None:
 def test_a_stream_of_an_ended_job_may_be_empty() -> None:
     job, _, _ = submitted(stream(), DONE)
     assert list(job.events(after="4")) == []
+
+
+def test_a_stream_of_an_ended_job_may_be_refused() -> None:
+    job, server, _ = submitted(httpx2.Response(204))
+    assert list(job.events(after="4")) == []
+    assert len(server.requests) == 2
+
+
+def test_a_page_is_not_a_stream() -> None:
+    job, _, _ = submitted(answer({"not": "a stream"}))
+    with pytest.raises(UnexpectedAnswer, match="event-stream"):
+        list(job.events())
+
+
+def test_files_may_be_elsewhere(tmp_path: Path) -> None:
+    elsewhere = httpx2.Response(307, headers={"Location": "http://store.test/object?signature=1"})
+    handle, server, _ = submitted(elsewhere, httpx2.Response(200, content=b"tensors"), api_key="secret")
+    assert handle.checkpoint(tmp_path / "model").read_bytes() == b"tensors"
+    assert server.requests[1].headers["Authorization"] == "Bearer secret"
+    assert server.requests[2].url.host == "store.test"
+    assert "Authorization" not in server.requests[2].headers
+
+
+def test_other_files_and_the_spec(tmp_path: Path) -> None:
+    handle, server, _ = submitted(httpx2.Response(200, content=b"png"), answer({"steps": 3}))
+    assert handle.download("picture.png", tmp_path / "p.png").read_bytes() == b"png"
+    assert server.requests[-1].url.path == "/jobs/job_01/artifacts/picture.png"
+    assert handle.spec() == {"steps": 3}
 
 
 def test_a_stream_may_name_its_types_in_the_data() -> None:
@@ -407,6 +452,7 @@ def test_the_async_handle_reads_what_is_left(tmp_path: Path) -> None:
     page = {"items": [job()], "next_cursor": None}
     left = [answer(series), answer({"loss": 1.0}), answer({"a": 1}), httpx2.Response(200, content=b"t")]
     left.append(answer({"embeddings": [[1.0]], "labels": [0]}))
+    left += [httpx2.Response(200, content=b"file"), answer({"steps": 1})]
     server = Script([DONE, *left, DONE, httpx2.Response(204), answer(page), answer(page), answer([DATASET])])
 
     async def run() -> None:
@@ -418,6 +464,8 @@ def test_the_async_handle_reads_what_is_left(tmp_path: Path) -> None:
             assert (await handle.report()).document == {"a": 1}
             assert (await handle.checkpoint(tmp_path / "model")).read_bytes() == b"t"
             assert (await handle.embeddings()).labels == [0]
+            assert (await handle.download("a", tmp_path / "a")).read_bytes() == b"file"
+            assert await handle.spec() == {"steps": 1}
             await handle.cancel()
             await handle.delete()
             assert [found.id async for found in client.jobs.iterate()] == ["job_01"]

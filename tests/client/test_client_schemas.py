@@ -6,37 +6,45 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
 import anglewise_client as client
 from anglewise_client import Client
-from anglewise_client.calls import computations, jobs
-from anglewise_client.job_models import Event, Point
+from anglewise_client.calls import computations, jobs, training
+from anglewise_client.job_models import JobKind, Point
 
 DOCUMENT = json.loads((Path(__file__).parents[2] / "openapi/openapi.json").read_text())
 SCHEMAS: Mapping[str, Any] = DOCUMENT["components"]["schemas"]
 
 ANSWERS: Mapping[str, type[BaseModel]] = {
+    "ArtifactAnswer": client.Artifact,
     "Axis": client.Axis,
     "CertificateAnswer": client.Certificate,
     "ClassAnswer": client.ClassReport,
     "CollapseAnswer": client.Collapse,
     "CollapseMapAnswer": client.CollapseMap,
     "CollapseThresholdAnswer": client.Threshold,
+    "DatasetAnswer": client.Dataset,
+    "DatasetPageAnswer": client.DatasetPage,
     "DiagnoseAnswer": client.Diagnosis,
     "FieldError": client.FieldError,
     "GeometryAnswer": client.Geometry,
     "GroupsAnswer": client.Groups,
     "Health": client.Health,
+    "JobAnswer": client.JobRecord,
+    "JobMetricsAnswer": client.JobMetrics,
+    "JobPageAnswer": client.JobPage,
     "MetricsAnswer": client.Metrics,
     "MinorityCollapseAnswer": client.MinorityCollapse,
     "NamedAnswer": client.NamedWeights,
     "NearAnswer": client.NearMerge,
     "OffsetAnswer": client.Offset,
+    "PointAnswer": Point,
     "ProblemDocument": client.ProblemDocument,
+    "ProgressAnswer": client.Progress,
     "Readiness": client.Readiness,
     "RealizabilityAnswer": client.Realizability,
     "ReasonAnswer": client.Reason,
@@ -45,6 +53,8 @@ ANSWERS: Mapping[str, type[BaseModel]] = {
     "WeightsAnswer": client.Design,
     "WitnessAnswer": client.Witness,
 }
+NO_MODEL = {"ArtifactListAnswer"}
+"""The client reads the same list from the job itself."""
 DRAWN = ("InfoNCE", "Logistic", "Exponential", "SquaredHinge", "Triplet")
 NAMED = ("SupCon", "SoftSupCon", "YAware", "EuclideanWeights", "XCLR")
 LOSSES: Mapping[str, type[BaseModel]] = {name: getattr(client, name) for name in (*DRAWN, *NAMED)}
@@ -61,8 +71,20 @@ OWN_PARAMETERS = {"full", "job", "gram", "squared_distances", "simplex_class_cou
 """Of the client alone; the last three make the ``target`` of /weights."""
 
 
+def short(name: str) -> str:
+    """Schemas of one name in several modules are told apart by the module."""
+    return name.rpartition("__")[2]
+
+
+def schema(name: str, within: str = "computations") -> Mapping[str, Any]:
+    """The schema of this name; of several, the one whose module is ``within``."""
+    found = [key for key in SCHEMAS if key == name or (short(key) == name and within in key)]
+    assert len(found) == 1, found
+    return dict(SCHEMAS[found[0]])
+
+
 def properties(name: str) -> set[str]:
-    return set(SCHEMAS[name]["properties"])
+    return set(schema(name)["properties"])
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -74,9 +96,9 @@ def test_answers_have_the_fields_of_the_contract(name: str) -> None:
 def test_losses_have_the_fields_and_defaults_of_the_contract(name: str) -> None:
     fields = LOSSES[name].model_fields
     assert set(fields) == properties(name)
-    for field, schema in SCHEMAS[name]["properties"].items():
-        if "default" in schema:
-            assert fields[field].default == schema["default"], field
+    for field, described in schema(name)["properties"].items():
+        if "default" in described:
+            assert fields[field].default == described["default"], field
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -111,40 +133,52 @@ def answer_schemas() -> set[str]:
                 if key not in ("example", "examples"):
                     visit(item)
 
-    for path in PATHS:
-        for operation in DOCUMENT["paths"][path].values():
+    for operations in DOCUMENT["paths"].values():
+        for operation in operations.values():
             for status, response in operation["responses"].items():
                 if status.startswith("2"):
                     visit(response)
     return found
 
 
-PATHS = (
-    "/optimal-geometry",
-    "/collapse-threshold",
-    "/collapse-map",
-    "/realizability",
-    "/weights",
-    "/diagnose",
-    "/health/live",
-    "/health/ready",
+def test_no_answer_has_a_schema_without_a_model() -> None:
+    objects = {short(name) for name in answer_schemas() if "properties" in SCHEMAS[name]}
+    assert objects - NO_MODEL <= set(ANSWERS) | set(LOSSES)
+
+
+COMPUTATIONS = (
+    *("/optimal-geometry", "/collapse-threshold", "/collapse-map"),
+    *("/realizability", "/weights", "/diagnose"),
 )
 
 
-def test_no_answer_has_a_schema_without_a_model() -> None:
-    unions = {name for name in SCHEMAS if "properties" not in SCHEMAS[name]}
-    assert answer_schemas() - unions <= set(ANSWERS) | set(LOSSES)
-
-
 def test_every_route_is_a_method_of_the_same_name() -> None:
-    for path in PATHS[:6]:
+    for path in COMPUTATIONS:
         operation = next(iter(DOCUMENT["paths"][path].values()))
         assert operation["operationId"] == path.strip("/").replace("-", "_")
         assert hasattr(Client, operation["operationId"])
         assert hasattr(client.AsyncClient, operation["operationId"])
 
 
-def test_job_models_are_what_the_client_sends_and_reads() -> None:
-    assert set(Event.model_fields) == {"id", "type", "data"}
-    assert set(Point.model_fields) == {"step", "value"}
-    assert "idempotency_key" in inspect.signature(jobs.submit).parameters
+def test_every_field_of_a_training_is_a_parameter() -> None:
+    parameters = set(inspect.signature(training.train).parameters)
+    of_the_loss = {"sampling", "temperature", "self_pairs"}
+    of_the_job = {"name", "webhook", "idempotency_key"}
+    assert parameters == properties("TrainingSpec") | {"class_counts"} | of_the_loss | of_the_job
+
+
+def test_every_field_of_an_upload_is_a_parameter() -> None:
+    form = DOCUMENT["paths"]["/datasets"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    parameters = set(inspect.signature(jobs.create_dataset).parameters)
+    assert {"path" if name == "file" else name for name in form["properties"]} == parameters
+
+
+def test_jobs_have_the_states_kinds_and_reasons_of_the_contract() -> None:
+    assert [state.value for state in client.State] == schema("State")["enum"]
+    assert list(get_args(JobKind)) == schema("JobAnswer")["properties"]["kind"]["enum"]
+    reason = schema("ReasonAnswer", within="job_answers")
+    assert set(client.JobReason.model_fields) == set(reason["properties"])
+
+
+def test_results_of_every_kind_have_a_model() -> None:
+    assert set(get_args(JobKind)) == {*jobs.RESULTS, "optimal_geometry"}

@@ -42,6 +42,7 @@ from anglewise_client.geometry import (
     WeightedGeometry,
 )
 from anglewise_client.job_models import (
+    Artifact,
     Dataset,
     DatasetPage,
     Event,
@@ -79,6 +80,7 @@ __all__ = [
     "XCLR",
     "AnglewiseError",
     "Answer",
+    "Artifact",
     "AsyncClient",
     "AsyncDatasets",
     "AsyncJob",

@@ -57,6 +57,7 @@ class Call(Generic[T]):
         accept: media types of the answer, best first.
         idempotency_key: one for all attempts.
         repeatable: sending it twice does no harm.
+        redirected: the service may send elsewhere for the answer: to the store that has it.
     """
 
     method: str
@@ -71,6 +72,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     accept: str = JSON
     repeatable: bool = True
+    redirected: bool = False
 
     def then(self, change: Callable[[T], U]) -> Call[U]:
         """The same request with a changed result."""

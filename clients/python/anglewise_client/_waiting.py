@@ -16,6 +16,8 @@ FIRST_LOOK, SLOWEST_LOOK, GROWTH = 0.1, 2.0, 1.4
 PATIENCE = 600.0
 """Seconds without any answer of the service after which waiting without a timeout ends."""
 LONGEST_REQUEST = 30.0
+NOTHING_MORE = 204
+"""Status of the events of a job that has ended, after the last of them."""
 
 
 def passing(error: AnglewiseError) -> bool:

@@ -84,7 +84,8 @@ class AsyncClient:
             while True:
                 outcome: httpx2.Response | httpx2.TransportError
                 try:
-                    outcome = await self._http.send(build_request(self._config, call, files))
+                    request = build_request(self._config, call, files)
+                    outcome = await self._http.send(request, follow_redirects=call.redirected)
                 except httpx2.TransportError as error:
                     outcome = error
                 pause = pause_before_retry(self._config, call, attempt, outcome)

@@ -14,9 +14,10 @@ from anglewise_client._call import Call
 from anglewise_client._methods import async_method, named
 from anglewise_client._progress import progress_bar
 from anglewise_client._response import transport_error
-from anglewise_client._waiting import PATIENCE, Following, Waiting, passing
+from anglewise_client._waiting import NOTHING_MORE, PATIENCE, Following, Waiting, passing
 from anglewise_client.calls import jobs as calls
-from anglewise_client.errors import AnglewiseError, WaitTimeout
+from anglewise_client.calls import training
+from anglewise_client.errors import AnglewiseError, UnexpectedAnswer, WaitTimeout
 from anglewise_client.job_models import (
     Event,
     JobEmbeddings,
@@ -117,6 +118,8 @@ class AsyncJob:
             failure: AnglewiseError | None = None
             try:
                 async with self._client.stream(calls.job_events(self.id, following.last_id)) as response:
+                    if response.status_code == NOTHING_MORE:
+                        return
                     async for sent in httpx2.EventSource(response):
                         event = following.take(sent)
                         if event is not None:
@@ -124,6 +127,8 @@ class AsyncJob:
                         if following.ended:
                             return
                 heard = time.monotonic()
+            except httpx2.SSEError as error:
+                raise UnexpectedAnswer(str(error)) from error
             except httpx2.TransportError as error:
                 failure = transport_error(error, self._client.config.base_url)
             except AnglewiseError as error:
@@ -158,6 +163,17 @@ class AsyncJob:
         data: bytes = await self._client.send(calls.job_checkpoint(self.id))
         target.write_bytes(data)
         return target
+
+    async def download(self, name: str, path: str | os.PathLike[str]) -> Path:
+        """Write any of the files in ``record.artifacts`` to this path."""
+        target = Path(path)
+        data: bytes = await self._client.send(calls.job_artifact(self.id, name))
+        target.write_bytes(data)
+        return target
+
+    async def spec(self) -> dict[str, Any]:
+        """What was asked for, with all defaults."""
+        return await self._client.send(calls.job_spec(self.id))
 
     async def report(self) -> Report:
         """Report of a training."""
@@ -201,7 +217,7 @@ class AsyncJobs:
         self.send = client.send
 
     submit = async_job_method(calls.submit)
-    train = async_job_method(calls.train)
+    train = async_job_method(training.train)
     list = async_method(calls.list_jobs)
 
     async def get(self, id: str) -> AsyncJob:

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-JobKind = Literal["training", "optimal_geometry", "realizability", "collapse_map", "diagnose"]
+JobKind = Literal[
+    "training",
+    "optimal_geometry",
+    "realizability",
+    "collapse_map",
+    "collapse_threshold",
+    "weights",
+    "diagnose",
+]
 
 
 class State(StrEnum):
@@ -54,8 +62,21 @@ class JobReason(Part):
     message: str
 
 
+class Artifact(Part):
+    """A file that a job left."""
+
+    name: str
+    bytes: int
+    media_type: str
+
+
 class JobRecord(Answer):
-    """One job as last seen."""
+    """One job as last seen.
+
+    Attributes:
+        attempt: number of the latest attempt; 0 before the first.
+        spec: with all defaults; None where it is large.
+    """
 
     id: str
     kind: str
@@ -68,6 +89,7 @@ class JobRecord(Answer):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     spec: dict[str, Any] | None = None
+    artifacts: list[Artifact] = Field(default_factory=list)
     links: dict[str, str] = Field(default_factory=dict)
 
     def facts(self) -> Mapping[str, Any]:
@@ -207,7 +229,16 @@ class Event(Part):
 
 
 class Dataset(Answer):
-    """A data set that the service keeps."""
+    """A data set that the service keeps.
+
+    Attributes:
+        id: ``ds_…``, or the name of a built-in one.
+        shape: of one sample: [d], [h, w] or [c, h, w].
+        classes: samples of each class, in order of the sorted labels.
+        label_type: ``"integer"`` or ``"string"``.
+        sha256: of samples and labels: the same for the same data in any container.
+        bytes: of the stored arrays.
+    """
 
     id: str
     name: str | None = None
@@ -215,7 +246,10 @@ class Dataset(Answer):
     shape: list[int]
     dtype: str
     classes: dict[str, int]
+    label_type: str = "string"
     sha256: str | None = None
+    bytes: int | None = None
+    builtin: bool = False
     created_at: datetime | None = None
 
     @property
@@ -257,9 +291,18 @@ class Health(Answer):
 
 
 class Readiness(Health):
-    """The service can compute."""
+    """The service can compute.
+
+    Attributes:
+        workers: solver processes.
+        broker, store: of jobs; ``"off"`` where there are none.
+        job_workers: processes that run jobs; None where jobs are off.
+    """
 
     workers: int
+    broker: Literal["ok", "off"] = "off"
+    store: Literal["ok", "off"] = "off"
+    job_workers: int | None = None
 
     def facts(self) -> Mapping[str, Any]:
-        return {"status": self.status, "workers": self.workers}
+        return {"status": self.status, "workers": self.workers, "job workers": self.job_workers}

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
 import httpx2
 
@@ -14,9 +14,10 @@ from anglewise_client._call import Call
 from anglewise_client._methods import method, named
 from anglewise_client._progress import progress_bar
 from anglewise_client._response import transport_error
-from anglewise_client._waiting import PATIENCE, Following, Waiting, passing
+from anglewise_client._waiting import NOTHING_MORE, PATIENCE, Following, Waiting, passing
 from anglewise_client.calls import jobs as calls
-from anglewise_client.errors import AnglewiseError, JobCancelled, JobFailed, WaitTimeout
+from anglewise_client.calls import training
+from anglewise_client.errors import AnglewiseError, JobCancelled, JobFailed, UnexpectedAnswer, WaitTimeout
 from anglewise_client.job_models import (
     Event,
     JobEmbeddings,
@@ -127,6 +128,8 @@ class Job:
             failure: AnglewiseError | None = None
             try:
                 with self._client.stream(calls.job_events(self.id, following.last_id)) as response:
+                    if response.status_code == NOTHING_MORE:
+                        return
                     for sent in httpx2.EventSource(response):
                         event = following.take(sent)
                         if event is not None:
@@ -134,6 +137,8 @@ class Job:
                         if following.ended:
                             return
                 heard = time.monotonic()
+            except httpx2.SSEError as error:
+                raise UnexpectedAnswer(str(error)) from error
             except httpx2.TransportError as error:
                 failure = transport_error(error, self._client.config.base_url)
             except AnglewiseError as error:
@@ -167,6 +172,17 @@ class Job:
         target = Path(path)
         target.write_bytes(self._client.send(calls.job_checkpoint(self.id)))
         return target
+
+    def download(self, name: str, path: str | os.PathLike[str]) -> Path:
+        """Write any of the files in ``record.artifacts`` to this path."""
+        target = Path(path)
+        data: bytes = self._client.send(calls.job_artifact(self.id, name))
+        target.write_bytes(data)
+        return target
+
+    def spec(self) -> dict[str, Any]:
+        """What was asked for, with all defaults."""
+        return self._client.send(calls.job_spec(self.id))
 
     def report(self) -> Report:
         """Report of a training."""
@@ -210,7 +226,7 @@ class Jobs:
         self.send = client.send
 
     submit = job_method(calls.submit)
-    train = job_method(calls.train)
+    train = job_method(training.train)
     list = method(calls.list_jobs)
 
     def get(self, id: str) -> Job:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
@@ -12,8 +14,9 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from anglewise_client._arrays import host_array, listed
-from anglewise_client._call import ARCHIVE, JSON, Upload
+from anglewise_client._call import ARCHIVE, ARRAY, JSON, Upload
 
+TYPES = {".npz": ARCHIVE, ".npy": ARRAY, ".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 SPOOLED = 8 * 2**20
 """Bytes of a file that are kept in memory."""
 
@@ -40,6 +43,13 @@ def npz_upload(**arrays: npt.NDArray[Any]) -> Upload:
         return cast("IO[bytes]", file)
 
     return Upload("arrays.npz", open_, ARCHIVE)
+
+
+def file_upload(path: str | os.PathLike[str]) -> Upload:
+    """A file as it is."""
+    source = Path(path)
+    media_type = TYPES.get(source.suffix.lower(), "application/octet-stream")
+    return Upload(source.name, lambda: source.open("rb"), media_type)
 
 
 def given(**fields: Any) -> dict[str, Any]:

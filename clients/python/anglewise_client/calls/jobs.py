@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from pydantic import BaseModel
 
 from anglewise_client._answer import Answer
 from anglewise_client._arrays import host_array, label_vector
 from anglewise_client._call import ARCHIVE, ARRAY, EVENTS, JSON, Call, Upload, new_key
 from anglewise_client.calls.computations import geometry_kind
-from anglewise_client.calls.encoding import fields_of, given, npz_upload
+from anglewise_client.calls.encoding import fields_of, file_upload, given, npz_upload
 from anglewise_client.calls.reading import archive, chosen, content, media_type, model, nothing
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.job_models import (
@@ -43,7 +41,7 @@ RESULTS: Mapping[str, type[Answer]] = {
     "weights": Design,
     "diagnose": Diagnosis,
 }
-TYPES = {".npz": ARCHIVE, ".npy": ARRAY, ".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
+REPORT_TYPES = f"{JSON}, text/html;q=0.9, */*;q=0.5"
 
 
 def submit(
@@ -68,61 +66,6 @@ def submit(
     body = given(kind=kind, spec=fields_of(spec), name=name, webhook=hook)
     headers = {"Idempotency-Key": idempotency_key or new_key()}
     return Call("POST", "/jobs", model(JobRecord), body=body, headers=headers)
-
-
-def train(
-    *,
-    data: Mapping[str, Any] | str | None = None,
-    class_counts: Any = None,
-    encoder: Mapping[str, Any] | str | None = None,
-    loss: BaseModel | Mapping[str, Any] | None = None,
-    dimension: int | None = None,
-    optimizer: Mapping[str, Any] | str | None = None,
-    schedule: Mapping[str, Any] | str | None = None,
-    steps: int | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    seed: int | None = None,
-    evaluate_every: int | None = None,
-    precision: Literal["float32", "float64", "bf16"] | None = None,
-    device: Literal["auto", "cpu", "cuda"] | None = None,
-    name: str | None = None,
-    webhook: str | None = None,
-    idempotency_key: str | None = None,
-    **more: Any,
-) -> Call[JobRecord]:
-    """Start a training.
-
-    Args:
-        data: id of a data set (``"ds_…"``), name of a built-in one (``"digits"``, ``"mnist5k"``), or a
-            dictionary such as ``{"generator": {"classes": 5}}``; None: free features need only counts.
-        class_counts: samples to keep of each class, which gives the imbalance.
-        encoder: ``"free"``, ``"linear"``, ``"mlp"``, ``"cnn"``, ``"resnet18"``, ``"resnet50"``, or a
-            dictionary with that ``name`` and its settings.
-        loss: such as ``InfoNCE(temperature=0.5)`` or ``{"name": "supcon", "temperature": 0.1}``.
-        dimension: of the embeddings.
-        optimizer, schedule: a name, or a dictionary with ``name`` and settings.
-        more: any other field of the training.
-        name, webhook, idempotency_key: as for `submit`.
-    """
-    spec = given(
-        data=_data(data, class_counts),
-        encoder=_named(encoder),
-        loss=loss,
-        dimension=dimension,
-        optimizer=_named(optimizer),
-        schedule=_named(schedule),
-        steps=steps,
-        epochs=epochs,
-        batch_size=batch_size,
-        seed=seed,
-        evaluate_every=evaluate_every,
-        precision=precision,
-        device=device,
-    )
-    return submit(
-        kind="training", spec=spec | more, name=name, webhook=webhook, idempotency_key=idempotency_key
-    )
 
 
 def list_jobs(
@@ -163,7 +106,7 @@ def job_result(id: str, kind: str) -> Call[Answer]:
     path = _job(id) + "/result"
     read: Callable[[httpx2.Response], Answer]
     read = chosen(geometry_kind) if kind == "optimal_geometry" else model(RESULTS.get(kind, TrainingSummary))
-    return Call("GET", path, read, accept=f"{JSON}, {ARCHIVE};q=0.9")
+    return Call("GET", path, read, accept=f"{JSON}, {ARCHIVE};q=0.9", redirected=True)
 
 
 def job_metrics(id: str) -> Call[JobMetrics]:
@@ -174,17 +117,32 @@ def job_metrics(id: str) -> Call[JobMetrics]:
 def job_embeddings(id: str) -> Call[JobEmbeddings]:
     """Embeddings that a training left, with labels where it has them."""
     path = _job(id) + "/embeddings"
-    return Call("GET", path, _embeddings, accept=f"{ARCHIVE}, {ARRAY};q=0.9, {JSON};q=0.8, */*;q=0.5")
+    accept = f"{ARCHIVE}, {ARRAY};q=0.9, {JSON};q=0.8, */*;q=0.5"
+    return Call("GET", path, _embeddings, accept=accept, redirected=True)
 
 
 def job_checkpoint(id: str) -> Call[bytes]:
     """Parameters that a training left, as safetensors."""
-    return Call("GET", _job(id) + "/checkpoint", content, accept="*/*")
+    return Call("GET", _job(id) + "/checkpoint", content, accept="*/*", redirected=True)
+
+
+def job_artifact(id: str, name: str) -> Call[bytes]:
+    """Any file that a job left."""
+    path = f"{_job(id)}/artifacts/{quote(name, safe='')}"
+    return Call("GET", path, content, accept="*/*", redirected=True)
+
+
+def job_spec(id: str) -> Call[dict[str, Any]]:
+    """What was asked for, with all defaults; arrays of an uploaded file are among its fields."""
+    accept = f"{JSON}, {ARCHIVE};q=0.9, {ARRAY};q=0.8"
+    return Call("GET", _job(id) + "/spec", _spec, accept=accept, redirected=True)
 
 
 def job_report(id: str) -> Call[Report]:
     """Report of a training."""
-    return Call("GET", _job(id) + "/report", _report, accept=f"{JSON}, text/html;q=0.9, */*;q=0.5")
+    return Call(
+        "GET", _job(id) + "/report", _report, accept=f"{JSON}, text/html;q=0.9, */*;q=0.5", redirected=True
+    )
 
 
 def job_events(id: str, after: str | None = None) -> Call[None]:
@@ -199,25 +157,34 @@ def create_dataset(
     x: Any = None,
     y: Any = None,
     name: str | None = None,
+    label: str | None = None,
 ) -> Call[Dataset]:
     """Store a data set.
 
     Args:
         path: an ``.npz`` with ``x`` and ``y``, a ``.csv`` or a ``.parquet`` file; streamed.
-        x, y: or the samples (n, …) and their labels (n,), as arrays or tensors.
+        x, y: or the samples (n, …) and their labels (n,), as arrays, tensors, or paths of two ``.npy`` files.
         name: for people; None: the name of the file.
+        label: column of labels in a table; None: the one named ``label`` or ``y``, or the last.
     """
     if (path is None) == (x is None or y is None):
         raise ValueError("give a path, or x and y")
-    if path is None:
-        upload = npz_upload(x=host_array(x), y=label_vector(y, "y"))
-    else:
-        source = Path(path)
-        media_type = TYPES.get(source.suffix.lower(), "application/octet-stream")
-        upload = Upload(source.name, lambda: source.open("rb"), media_type)
-    form = {} if name is None else {"name": name}
+    form = given(name=name, label=label)
     # A second upload would be a second data set, so it is not repeated by itself.
-    return Call("POST", "/datasets", model(Dataset), files={"file": upload}, form=form, repeatable=False)
+    return Call(
+        "POST", "/datasets", model(Dataset), files=_dataset_files(path, x, y), form=form, repeatable=False
+    )
+
+
+def _dataset_files(path: Any, x: Any, y: Any) -> dict[str, Upload]:
+    if path is not None:
+        return {"file": file_upload(path)}
+    paths = [isinstance(part, str | os.PathLike) for part in (x, y)]
+    if all(paths):
+        return {"x": file_upload(x), "y": file_upload(y)}
+    if any(paths):
+        raise ValueError("give x and y both as paths or both as arrays")
+    return {"file": npz_upload(x=host_array(x), y=label_vector(y, "y"))}
 
 
 def list_datasets(*, limit: int | None = None, cursor: str | None = None) -> Call[DatasetPage]:
@@ -249,20 +216,6 @@ def _job(id: str) -> str:
     return "/jobs/" + quote(id, safe="")
 
 
-def _named(value: Mapping[str, Any] | str | None) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
-def _data(data: Mapping[str, Any] | str | None, class_counts: Any) -> dict[str, Any]:
-    if isinstance(data, str):
-        source: dict[str, Any] = {"dataset" if data.startswith("ds_") else "builtin": data}
-    else:
-        source = dict(data or {})
-    if class_counts is not None:
-        source["class_counts"] = host_array(class_counts).tolist()
-    return source
-
-
 def _embeddings(response: httpx2.Response) -> JobEmbeddings:
     kind = media_type(response)
     if kind == JSON:
@@ -271,6 +224,15 @@ def _embeddings(response: httpx2.Response) -> JobEmbeddings:
     if "" in arrays:
         return JobEmbeddings(embeddings=arrays[""])
     return JobEmbeddings(embeddings=arrays["embeddings"], labels=arrays.get("labels"))
+
+
+def _spec(response: httpx2.Response) -> dict[str, Any]:
+    if media_type(response) in (ARCHIVE, ARRAY):
+        return dict(archive(response.content))
+    document = response.json()
+    if not isinstance(document, dict):
+        raise ValueError("the answer is not an object")
+    return document
 
 
 def _report(response: httpx2.Response) -> Report:

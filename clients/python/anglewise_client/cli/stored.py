@@ -203,12 +203,13 @@ def add(
     ctx: typer.Context,
     path: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=".npz with x, y; .csv; .parquet")],
     name: Name = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column of labels in a table.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Store a data set."""
     session = _session(ctx)
     with session.client() as client:
-        stored = client.datasets.create(path=path, name=name)
+        stored = client.datasets.create(path=path, name=name, label=label)
     Wanted(as_json).deliver(session, stored, facts_table(stored))
 
 
