@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.requests import Request
+
 from jobs.computations import diagnose_archive
 from jobs.computations.computation import Computation
 from jobs.computations.diagnose import FILE_COMPUTATION, StoredFile
 from jobs.computations.embedding_archive import read_embeddings
+from jobs.computations.limits import Limits
 from jobs.idempotency import digest
 from jobs.problems import Problem
+from service.engine import Engine
 from service.job_desk import JobDesk
 from service.job_intake import JobOrder
 from service.job_kinds import WITH_FILE
@@ -24,22 +28,27 @@ class Asked:
     body: bytes
 
 
-def order_for(asked: Asked, desk: JobDesk) -> JobOrder:
-    """Check the request with the limits of jobs, before it is accepted. Takes a while: call it in a thread.
+async def order_for(asked: Asked, desk: JobDesk, engine: Engine, client: Request) -> JobOrder:
+    """Check the request with the limits of jobs, before it is accepted.
 
     Raises:
         Problem, InvalidInput: as the computation says.
+        ClientGone
     """
-    computation, body = asked.computation, asked.body
-    limits = desk.settings.job_limits
-    kind = computation.name
-    if kind == FILE_COMPUTATION.name:
-        kind, body = diagnose_archive.COMPUTATION.name, _stored(body, desk)
-    elif kind in WITH_FILE:
-        computation.parse(body, limits)
+    name, limits = asked.computation.name, desk.settings.job_limits
+    if name == FILE_COMPUTATION.name or name in WITH_FILE:
+        return await desk.run(_with_file, asked, desk, limits)
+    spec = await engine.check(name, asked.body, limits, client)
+    return JobOrder(name, spec, await desk.run(digest, [name.encode(), asked.body]))
+
+
+def _with_file(asked: Asked, desk: JobDesk, limits: Limits) -> JobOrder:
+    name, body = asked.computation.name, asked.body
+    if name == FILE_COMPUTATION.name:
+        name, body = diagnose_archive.COMPUTATION.name, _stored(body, desk)
     else:
-        return JobOrder(kind, computation.canonical(body, limits), digest([kind.encode(), body]))
-    return JobOrder(kind, body, digest([kind.encode(), body]))
+        asked.computation.parse(body, limits)
+    return JobOrder(name, body, digest([name.encode(), body]))
 
 
 def _stored(body: bytes, desk: JobDesk) -> bytes:

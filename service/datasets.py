@@ -19,10 +19,9 @@ from jobs.problems import Problem, pointer
 from service.dataset_examples import DATASET, FORM_SCHEMA
 from service.dataset_shelf import Shelf
 from service.deps import EngineDep, ShelfDep
-from service.engine import ClientGone
+from service.engine import CLIENT_CLOSED_REQUEST, ClientGone
 from service.problems import problem_responses
 from service.request_body import declared_length, media_type
-from service.routes import CLIENT_CLOSED_REQUEST
 from service.upload import Form, Uploads
 
 router = APIRouter(tags=["datasets"])

@@ -14,11 +14,16 @@ from jobs.computations.computation import Computation
 from jobs.computations.limits import Limits
 from service.cache import AnswerCache
 from service.pool import Job, Reply, SolverPool
+from service.solver import canonical_request
 
 INLINE_BYTES = 128 * 1024
 """Larger bodies are validated in a solver process: parsing them would hold up the event loop."""
 UNSHARED = b""
 """The key of computations that are neither cached nor shared."""
+
+
+CLIENT_CLOSED_REQUEST = 499
+"""Status for the log; nobody receives it."""
 
 
 class ClientGone(Exception):
@@ -65,6 +70,20 @@ class Engine:
         body, _ = await self._canonical(computation, body)
         flight = Flight(self.pool.submit(computation.name, body, archive=True))
         return await self._land(flight, UNSHARED, client)
+
+    async def check(self, name: str, body: bytes, limits: Limits, client: Request) -> bytes:
+        """A request in its canonical form, checked in a solver process if it is large.
+
+        Args:
+            name: of a computation, or `job_request.NAME`.
+
+        Raises:
+            Problem, InvalidInput, ClientGone
+        """
+        if len(body) <= INLINE_BYTES:
+            return canonical_request(name, body, limits)
+        flight = Flight(self.pool.submit(name, body, check=limits))
+        return (await self._land(flight, UNSHARED, client)).body
 
     async def _canonical(self, computation: Computation, body: bytes) -> tuple[bytes, bytes]:
         """The request with all defaults filled in, and its key. Large bodies stay as they came."""

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from jobs.journal import AlreadyEnded, NotEnded
 from jobs.problems import Problem
 from jobs.states import State
-from service.deps import DeskDep, JobsDep
+from service import job_request
+from service.deps import DeskDep, EngineDep, JobsDep
+from service.engine import CLIENT_CLOSED_REQUEST, ClientGone
 from service.job_answers import JobAnswer, JobPageAnswer, job_response, json_response
 from service.job_examples import JOB_EXAMPLES, SUBMITTED_JOB
 from service.job_intake import IdempotencyKey, JobOrder
@@ -120,7 +122,7 @@ async def accept(
         },
     },
 )
-async def create_job(request: Request, service: JobsDep) -> Response:
+async def create_job(request: Request, service: JobsDep, engine: EngineDep) -> Response:
     """A training, or any computation with limits larger than those of its own route.
 
     The answer comes once the job is stored: from then on it cannot be lost, and it ends exactly once.
@@ -128,7 +130,12 @@ async def create_job(request: Request, service: JobsDep) -> Response:
     desk = service.desk
     idempotency_key(request)  # before the body is looked at
     body = await read_json_body(request, desk.settings.max_body_bytes)
-    return await accept(await desk.run(order_from, body, desk), request, service)
+    try:
+        checked = await engine.check(job_request.NAME, body, desk.settings.job_limits, request)
+    except ClientGone:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    order = await desk.run(order_from, job_request.unpack(checked), body, desk)
+    return await accept(order, request, service)
 
 
 class JobQuery(Filter):

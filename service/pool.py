@@ -134,8 +134,13 @@ class SolverPool:
         """How many computations wait for a process."""
         return sum(not job.future.done() for job in self._waiting)
 
-    def submit(self, computation: str, body: bytes, *, archive: bool = False) -> Job:
+    def submit(
+        self, computation: str, body: bytes, *, archive: bool = False, check: Limits | None = None
+    ) -> Job:
         """Queue a computation. Cancelling its future before it is started takes it out of the queue.
+
+        Args:
+            check: only check the request, with these limits; the reply is the request in its canonical form.
 
         Raises:
             Problem: busy.
@@ -146,6 +151,8 @@ class SolverPool:
                 "busy", f"{self._max_waiting} computations are waiting already", headers=RETRY_AFTER
             )
         header: dict[str, Any] = {"computation": computation}
+        if check is not None:
+            header["check"] = check.model_dump()
         if archive:
             self._archive_number += 1
             header["archive"] = str(self._archives / f"{self._archive_number}.npz")

@@ -19,7 +19,7 @@ from jobs.problems import Problem, problem_from
 from service.async_computation import Asked, order_for
 from service.deps import EngineDep, PicturesDep
 from service.downloads import file_chunks
-from service.engine import ClientGone
+from service.engine import CLIENT_CLOSED_REQUEST, ClientGone
 from service.job_service import JobService
 from service.jobs import (
     KEY_PARAMETER,
@@ -37,7 +37,6 @@ from service.request_body import media_type, read_json_body
 
 JSON = "application/json"
 ARCHIVE = "application/x-npz"
-CLIENT_CLOSED_REQUEST = 499
 
 ACCEPTED = {
     **LOCATION,
@@ -125,17 +124,19 @@ def computation_router(
         service: JobService | None = request.state.jobs
         idempotency_key(request)  # one that cannot be right is refused even where it would not be needed
         async with _asked(request, engine.limits.max_body_bytes, computation, other, reference) as asked:
-            if service is not None and prefers_async(request):
-                order = await service.desk.run(order_for, asked, service.desk)
-                return await accept(order, request, service, APPLIED)
-            offered = (JSON, ARCHIVE) if computation.offers_archive else (JSON,)
-            ask = engine.archive if negotiate(request, *offered) == ARCHIVE else engine.answer
             try:
+                if service is not None and prefers_async(request):
+                    order = await order_for(asked, service.desk, engine, request)
+                    return await accept(order, request, service, APPLIED)
+                offered = (JSON, ARCHIVE) if computation.offers_archive else (JSON,)
+                ask = engine.archive if negotiate(request, *offered) == ARCHIVE else engine.answer
                 reply = await ask(asked.computation, asked.body, request)
             except ClientGone:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             except (Problem, TooLarge) as error:
-                raise error if service is None else _naming_jobs(problem_from(error)) from None
+                if service is None or prefers_async(request):
+                    raise
+                raise _naming_jobs(problem_from(error)) from None
         if reply.picture:
             pictures.put(picture_id(reply.picture).encode(), reply.picture)
         return _response(reply)

@@ -25,6 +25,7 @@ from jobs.computations.limits import Limits
 from jobs.computations.registry import COMPUTATIONS
 from jobs.frames import pack, receive_frame
 from jobs.problems import Problem, problem_from
+from service import job_request
 
 PR_SET_PDEATHSIG = 1
 WARM_UP_SECONDS = 3600.0
@@ -49,6 +50,8 @@ def main() -> None:
 
 def _reply(header: dict[str, Any], body: bytes, limits: Limits) -> bytes:
     try:
+        if "check" in header:
+            return pack({}, canonical_request(header["computation"], body, Limits(**header["check"])))
         computation = COMPUTATIONS[header["computation"]]
         outcome = computation.run(computation.parse(body, limits), limits)
         archive = header.get("archive")
@@ -59,6 +62,17 @@ def _reply(header: dict[str, Any], body: bytes, limits: Limits) -> bytes:
         return pack({"final": outcome.final, "length": len(answer)}, answer + outcome.picture)
     except Exception as error:
         return pack({"problem": problem_from(error).fields()})
+
+
+def canonical_request(name: str, body: bytes, limits: Limits) -> bytes:
+    """The checked request, for a computation or a job.
+
+    Raises:
+        Problem, InvalidInput
+    """
+    if name == job_request.NAME:
+        return job_request.check_request(body, limits).pack()
+    return COMPUTATIONS[name].canonical(body, limits)
 
 
 def _write_archive(outcome: Outcome, path: Path) -> None:

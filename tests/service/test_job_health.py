@@ -100,7 +100,9 @@ class TestMetricsPage:
         assert 'anglewise_up{part="broker"} 1.0' in lines
 
     def test_without_jobs(self, client: TestClient) -> None:
-        assert "anglewise_solvers 2.0" in client.get("/metrics").text.splitlines()
+        lines = client.get("/metrics").text.splitlines()
+        assert "anglewise_solver_queue_length 0.0" in lines
+        assert "anglewise_job_workers 0.0" in lines
 
     def test_needs_a_key(self, tiny: TestClient) -> None:
         assert code(tiny.get("/metrics", headers={"Authorization": ""})) == (401, "unauthorized")

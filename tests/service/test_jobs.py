@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -352,3 +353,33 @@ class TestWithBroker:
         progress = {"step": 3, "total": 10, "eta_s": 1.5}
         assert connected.get(f"/jobs/{job_id}").json()["progress"] == progress
         assert connected.get("/jobs").json()["items"][0]["progress"] == progress
+
+
+class TestLargeBody:
+    """It is checked in a solver process: the API goes on answering."""
+
+    def test_is_accepted(self, jobs: TestClient) -> None:
+        counts = list(range(1, 20_001))
+        padding = " " * 200_000
+        body = (
+            json.dumps({"kind": "optimal_geometry", "spec": {"class_counts": counts}, "name": "large"})
+            + padding
+        )
+        response = jobs.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+        assert response.status_code == 202, response.text
+        assert response.json()["name"] == "large"
+        assert jobs.get(response.json()["links"]["spec"]).json()["class_counts"] == counts
+
+    def test_is_refused(self, jobs: TestClient) -> None:
+        spec = {"class_counts": [*range(1, 30_000), -1]}
+        response = jobs.post("/jobs", json={"kind": "optimal_geometry", "spec": spec})
+        assert code(response) == (422, "invalid_input")
+        assert response.json()["errors"][0]["pointer"] == "/spec/class_counts/29999"
+
+    def test_instead_of_an_answer(self, jobs: TestClient) -> None:
+        counts = list(range(1, 20_001))
+        body = json.dumps({"class_counts": counts}) + " " * 200_000
+        headers = {"Content-Type": "application/json", "Prefer": "respond-async"}
+        response = jobs.post("/optimal-geometry", content=body, headers=headers)
+        assert response.status_code == 202, response.text
+        assert response.json()["spec"] is None
