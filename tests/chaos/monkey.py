@@ -20,7 +20,7 @@ class Monkey:
         kills: how often it did what.
     """
 
-    def __init__(self, cluster: Cluster, seed: int, pause_seconds: tuple[float, float] = (0.5, 2.5)) -> None:
+    def __init__(self, cluster: Cluster, seed: int, pause_seconds: tuple[float, float] = (1.0, 3.0)) -> None:
         self.kills: Counter[str] = Counter()
         self._cluster = cluster
         self._random = random.Random(seed)

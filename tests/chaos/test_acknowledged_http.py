@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from cluster import TERMINAL
 from local_system import LocalSystem, Submitter, ask
 from monkey import children
 
-JOBS = int(os.environ.get("ANGLEWISE_CHAOS_JOBS", "30"))
+JOBS = int(os.environ.get("ANGLEWISE_CHAOS_JOBS", "20"))
 SEED = int(os.environ.get("ANGLEWISE_CHAOS_SEED", "1"))
 SPECS = (
     {"kind": "collapse_threshold", "spec": {"classes": 10}},
@@ -31,18 +29,16 @@ SPECS = (
 
 
 @pytest.fixture
-def system() -> Iterator[LocalSystem]:
-    folder = Path(tempfile.mkdtemp(prefix="aw-", dir="/tmp"))
-    local = LocalSystem(folder)
+def system(store_environment: dict[str, str], folder: Path) -> Iterator[LocalSystem]:
+    local = LocalSystem(folder, store_environment)
     yield local
     local.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_every_202_ends_exactly_once(system: LocalSystem) -> None:
     choose = random.Random(SEED)
     jobs = [{**choose.choice(SPECS), "name": f"job {number}"} for number in range(JOBS)]
-    submitter = Submitter(system, jobs, pause_seconds=0.3)
+    submitter = Submitter(system, jobs, pause_seconds=0.5)
     start = time.monotonic()
     submitter.start()
     kills = kill_at_random(system, choose, submitter)
@@ -64,7 +60,7 @@ def kill_at_random(system: LocalSystem, choose: random.Random, submitter: Submit
     kinds = ["service", "worker", "device", "runner", "valkey", "valkey and its memory"]
     once, kills = choose.sample(kinds, len(kinds)), Counter[str]()
     while once or submitter.is_alive():
-        time.sleep(choose.uniform(0.5, 2.5))
+        time.sleep(choose.uniform(1.0, 3.0))
         kind = once.pop() if once else choose.choice(kinds)
         pids = system.pids()
         if kind == "valkey and its memory":

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
 from cluster import Cluster
 
 from jobs.record import Step
@@ -32,6 +33,7 @@ def assert_complete(cluster: Cluster, job_id: str, steps: int) -> None:
     assert points[-1]["value"] == last_value(steps) % 1000
 
 
+@pytest.mark.parametrize("store_environment", ["file", "s3"], indirect=True)
 def test_a_job_goes_on_elsewhere_from_its_checkpoint(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     cluster.start_workers(2)
