@@ -210,9 +210,9 @@ class Journal:
         if not record.state.terminal:
             raise NotEnded(record)
         self.store.put(paths.active(job_id), b"")  # so that a deletion that is cut off is found and finished
-        self.store.delete(paths.entry(job_id, 0))  # from here on the job is unknown, whatever happens
-        if record.submission.idempotency is not None:
+        if record.submission.idempotency is not None:  # first: a key must not lead to half a job
             self.store.delete(record.submission.idempotency)
+        self.store.delete(paths.entry(job_id, 0))  # from here on the job is unknown, whatever happens
         self.store.delete_folder(paths.job(job_id))
         self.store.delete(paths.active(job_id))
         self.forget(job_id)
