@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from job_helpers import application, code, journal_of
+from job_application import application, code, journal_of
 from starlette.testclient import TestClient
 
 from jobs.computations.registry import COMPUTATIONS

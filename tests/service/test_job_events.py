@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
-from job_helpers import (
+from job_application import (
     TRAINING,
     application,
     code,

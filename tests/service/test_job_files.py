@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from job_helpers import (
+from job_application import (
     THRESHOLD,
     TRAINING,
     application,

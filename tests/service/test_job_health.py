@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_helpers import NO_BROKER, THRESHOLD, TRAINING, application, code, journal_of, service_of, submit
+from job_application import NO_BROKER, THRESHOLD, TRAINING, application, code, journal_of, service_of, submit
 from service_helpers import KEY, slow_map, wait_until
 from starlette.testclient import TestClient
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from job_helpers import THRESHOLD, TRAINING, application, code, fail, journal_of, submit, succeed
+from job_application import THRESHOLD, TRAINING, application, code, fail, journal_of, submit, succeed
 from starlette.testclient import TestClient
 
 from jobs.ids import new_job_id
