@@ -275,6 +275,7 @@ def test_jobs_are_shown(scripted: Callable[..., Any]) -> None:
 
 
 def test_what_jobs_leave(scripted: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     series = answer({"series": {"loss": [{"step": 0, "value": 2.0}, {"step": 1, "value": 0.5}]}})
     code, out, _, _ = scripted([DONE, series], "jobs", "metrics", "job_01", "--plot", tmp_path / "c.png")
     assert code == 0

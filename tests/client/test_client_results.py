@@ -215,6 +215,8 @@ def test_few_curves_or_many_cells(answers: dict[str, Answer]) -> None:
 
 
 def test_curves_of_a_training() -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
     points = [{"step": 0, "value": 1.0}, {"step": 10, "value": None}]
     metrics = JobMetrics.model_validate({"series": {"loss": points, "nc1": points[:1]}})
     assert len(metrics.plot().lines) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from importlib.util import find_spec
 from typing import Any
 
 import httpx2
@@ -20,6 +21,8 @@ COUNTS = (40, 15, 5)
 LABELS = np.repeat(np.arange(3), COUNTS)
 EMBEDDINGS = np.eye(4)[LABELS] + 0.2 * np.random.default_rng(0).normal(size=(60, 4))
 COMPARED = {"gram_distance_max", "gram_distance_fro", "r2_similarity", "r2_procrustes"}
+
+needs_core = pytest.mark.skipif(find_spec("numba") is None, reason="only the client is installed")
 
 
 def test_both_ways_of_measuring_agree(client: Client) -> None:
@@ -59,6 +62,7 @@ def test_counts_of_the_training_data_may_differ(client: Client, local: bool) -> 
         assert monitor(EMBEDDINGS[:40], LABELS[:40]) == {}
 
 
+@needs_core
 def test_batches_make_a_report() -> None:
     logged: list[tuple[dict[str, float], int | None]] = []
     monitor = Monitor(LOSS, log=lambda metrics, step: logged.append((metrics, step)), prefix="geometry/")
@@ -72,12 +76,14 @@ def test_batches_make_a_report() -> None:
     assert monitor.report() == {}
 
 
+@needs_core
 def test_embeddings_alone_are_measured() -> None:
     metrics = Monitor()(EMBEDDINGS, LABELS)
     assert "anglewise/nc1" in metrics
     assert not {f"anglewise/{name}" for name in COMPARED} & metrics.keys()
 
 
+@needs_core
 def test_tensors_are_measured() -> None:
     torch = pytest.importorskip("torch")
     z = torch.tensor(EMBEDDINGS, requires_grad=True)
@@ -97,6 +103,7 @@ class Writer:
         self.scalars.append((name, value, step))
 
 
+@needs_core
 def test_loggers_of_several_kinds() -> None:
     writer = Writer()
     metrics = Monitor(log=writer)(EMBEDDINGS, LABELS, step=1)
@@ -109,6 +116,7 @@ def test_loggers_of_several_kinds() -> None:
         Monitor(log=3)
 
 
+@needs_core
 def test_a_lost_service_does_not_end_a_training() -> None:
     lost, _ = client_of(Script([httpx2.ConnectError("refused")]))
     with pytest.warns(RuntimeWarning, match="no service answers"):
@@ -270,6 +278,7 @@ def embed(model: Model, batch: dict[str, Any]) -> tuple[Any, Any]:
     return batch["inputs"], batch["labels"]
 
 
+@needs_core
 def test_hugging_face_logs_each_evaluation(transformers: Any) -> None:
     batches = [{"inputs": EMBEDDINGS[i::4], "labels": LABELS[i::4]} for i in range(4)]
     steps: list[int | None] = []

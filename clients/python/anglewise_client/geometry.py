@@ -203,4 +203,4 @@ class WeightedGeometry(Geometry):
 
         if self.squared_distances is None:
             return super().plot(ax)
-        return plots.heat_map(self.squared_distances, ax=ax, title="squared distances", unit=False)
+        return plots.heat_map(self.squared_distances, ax=ax, title="squared distances", limit=None)

@@ -37,11 +37,11 @@ def heat_map(
     ax: Axes | None = None,
     title: str = "",
     labels: list[Any] | None = None,
-    unit: bool = True,
+    limit: float | None = 1.0,
 ) -> Axes:
-    """A matrix in colors; cosines (``unit``) on the fixed scale from -1 to 1."""
+    """A matrix in colors: from -limit to limit, blue to red; or over its own range (None)."""
     ax = ax if ax is not None else new_axes()
-    scale = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu_r"} if unit else {"cmap": "viridis"}
+    scale = {"cmap": "viridis"} if limit is None else {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
     image = ax.imshow(matrix, interpolation="nearest", **scale)
     if labels is not None and len(labels) <= FEW_LABELS:
         names = [str(label) for label in labels]
@@ -98,7 +98,9 @@ def diagnosis(report: Diagnosis, ax: Axes | None = None) -> Axes:
     axes = new_axes(3)
     heat_map(measured, axes[0], "measured cosines", labels)
     heat_map(predicted, axes[1], "predicted cosines", labels)
-    heat_map(measured - predicted, axes[2], "measured - predicted", labels)
+    difference = measured - predicted
+    limit = max(float(abs(difference).max()), 0.05)
+    heat_map(difference, axes[2], "measured - predicted", labels, limit=limit)
     axes[0].figure.suptitle(textwrap.fill(report.verdict, 140), fontsize=9)
     return axes[0]  # type: ignore[no-any-return]
 
@@ -142,7 +144,7 @@ def verdict(answer: Realizability, ax: Axes | None = None) -> Axes:
         return class_means(centered @ centered.T, ax, title=title)
     matrix = answer.gram if answer.gram is not None else answer.squared_distances
     if matrix is not None:
-        return heat_map(matrix, ax, title, unit=False)
+        return heat_map(matrix, ax, title, limit=None)
     ax = ax if ax is not None else new_axes()
     if answer.witness is not None and answer.witness.vector is not None:
         ax.bar(range(len(answer.witness.vector)), answer.witness.vector)

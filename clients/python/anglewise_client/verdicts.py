@@ -140,7 +140,7 @@ class Design(Answer):
 
         if self.log_weights is None:
             raise ValueError("this answer has no inline weights; ask with full=True")
-        return plots.heat_map(self.log_weights, ax=ax, title="log-weights", unit=False)
+        return plots.heat_map(self.log_weights, ax=ax, title="log-weights", limit=None)
 
     def to_dataframe(self) -> pd.DataFrame:
         """The log-weights. Needs pandas."""
