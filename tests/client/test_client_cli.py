@@ -53,6 +53,12 @@ def test_geometry(call: Call) -> None:
     assert err == ""
 
 
+def test_geometry_of_many_classes(call: Call) -> None:
+    code, out, _ = call("geometry", ",".join(["50"] * 60 + ["5"] * 60))
+    assert code == 0
+    assert "80 more" in out
+
+
 def test_geometry_of_a_file_as_json(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "labels.txt"
     path.write_text("a\na\na\nb\nb\nc\n")

@@ -22,6 +22,7 @@ from anglewise_client import (
     Realizability,
     SupCon,
     Threshold,
+    TrainingSummary,
     load,
 )
 from anglewise_client.plots import factor
@@ -226,6 +227,34 @@ def test_curves_of_a_training() -> None:
     assert list(table.columns) == ["loss", "nc1"]
     assert list(table.index) == [0, 10]
     assert np.isnan(table.loc[10, "nc1"])
+
+
+def test_a_training_is_drawn_beside_its_prediction(tmp_path: Path) -> None:
+    summary = TrainingSummary.model_validate(
+        {
+            "steps": 60,
+            "classes": [{"label": "ant", "count": 3}, {"label": "bee", "count": 1}],
+            "metrics": {"loss": 4.2, "nc1": None},
+            "predicted": {"gram": [[1, -1], [-1, 1]], "risk": 0.1, "warnings": []},
+            "measured_gram": [[1, -0.5], [-0.5, 1]],
+            "verdict": "close",
+            "device": "cpu",
+        }
+    )
+    assert summary.facts() == {"steps": 60, "loss": 4.2, "verdict": "close", "device": "cpu"}
+    assert repr(summary) == "TrainingSummary(steps=60): close"
+    assert load(summary.save(tmp_path / "s.npz")) == summary
+    pytest.importorskip("matplotlib")
+    figure: Any = summary.plot().figure
+    assert len([axes for axes in figure.axes if axes.get_title()]) == 3
+    pytest.importorskip("pandas")
+    assert list(summary.to_dataframe()["label"]) == ["ant", "bee"]
+
+
+def test_large_geometries_are_shown_in_part(client: Client) -> None:
+    large = client.optimal_geometry(class_counts=[100] * 700 + [10] * 700)
+    assert "the first 16 of 1400 classes" in large._repr_html_()
+    np.testing.assert_array_equal(large.cosine_rows(699, 702), large.cosines[699:702])
 
 
 def test_tables(answers: dict[str, Answer]) -> None:

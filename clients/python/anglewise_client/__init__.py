@@ -56,7 +56,6 @@ from anglewise_client.job_models import (
     Readiness,
     Report,
     State,
-    TrainingSummary,
 )
 from anglewise_client.jobs import Job, Jobs
 from anglewise_client.losses import (
@@ -73,6 +72,7 @@ from anglewise_client.losses import (
 )
 from anglewise_client.problem import FieldError, ProblemDocument
 from anglewise_client.thresholds import Axis, CollapseMap, Threshold
+from anglewise_client.training_summary import TrainingPrediction, TrainingSummary
 from anglewise_client.verdicts import Design, NamedWeights, Offset, Realizability, Reason, Witness
 from anglewise_client.version import __version__
 
@@ -143,6 +143,7 @@ __all__ = [
     "SupCon",
     "Threshold",
     "TooLarge",
+    "TrainingPrediction",
     "TrainingSummary",
     "Triplet",
     "Unauthorized",

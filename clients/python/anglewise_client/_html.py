@@ -7,12 +7,12 @@ from anglewise_client._arrays import Floats
 SHOWN = 16
 
 
-def gram_table(A: Floats) -> str:
+def gram_table(rows: Floats, classes: int) -> str:
     """The leading rows and columns, positive cosines in red and negative ones in blue."""
-    few = A[:SHOWN, :SHOWN]
+    few = rows[:SHOWN, :SHOWN]
     body = "".join(f"<tr><th>{i}</th>{''.join(map(_cell, row))}</tr>" for i, row in enumerate(few))
     head = "".join(f"<th>{j}</th>" for j in range(len(few)))
-    rest = f"<p>the first {SHOWN} of {len(A)} classes</p>" if len(A) > SHOWN else ""
+    rest = f"<p>the first {SHOWN} of {classes} classes</p>" if classes > SHOWN else ""
     return f"<table><tr><th></th>{head}</tr>{body}</table>{rest}"
 
 

@@ -122,7 +122,10 @@ class Diagnosis(Answer):
         """
         from anglewise_client import plots
 
-        return plots.diagnosis(self, ax=ax)
+        if self.measured_gram is None:
+            raise ValueError("this answer has no inline matrix")
+        predicted = None if self.predicted is None else self.predicted.cosines
+        return plots.side_by_side(self.measured_gram, predicted, ax, self.labels, self.verdict)
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row a class. Needs pandas."""

@@ -88,11 +88,16 @@ class Groups(Part):
     means: Matrix
     """(G, d) mean of the class means of each group."""
 
+    def gram_rows(self, start: int, stop: int) -> Floats:
+        """(stop - start, C) inner products of some classes with all."""
+        rows: Floats = self.gram[np.ix_(self.index[start:stop], self.index)]
+        at = np.arange(len(rows))
+        rows[at, start + at] = 1.0
+        return rows
+
     def full_gram(self) -> Floats:
         """(C, C) inner products between all classes."""
-        A: Floats = self.gram[np.ix_(self.index, self.index)].copy()
-        np.fill_diagonal(A, 1.0)
-        return A
+        return self.gram_rows(0, len(self.index))
 
 
 class Geometry(Answer):
@@ -121,11 +126,19 @@ class Geometry(Answer):
     @property
     def cosines(self) -> Floats:
         """(C, C) Gram matrix, from the groups where it is not inline."""
+        return self.cosine_rows(0, self.classes)
+
+    def cosine_rows(self, start: int, stop: int) -> Floats:
+        """Some rows of `cosines`, without the others.
+
+        Raises:
+            ValueError: the answer has neither the matrix nor groups.
+        """
         if self.gram is not None:
-            return self.gram
+            return self.gram[start:stop]
         if self.groups is None:
             raise ValueError("this answer has no Gram matrix; ask with full=True")
-        return self.groups.full_gram()
+        return self.groups.gram_rows(start, stop)
 
     @property
     def classes(self) -> int:
@@ -145,9 +158,9 @@ class Geometry(Answer):
         return facts
 
     def _html_body(self) -> str:
-        from anglewise_client._html import gram_table
+        from anglewise_client._html import SHOWN, gram_table
 
-        return gram_table(self.cosines) if self.classes else ""
+        return gram_table(self.cosine_rows(0, SHOWN), self.classes) if self.classes else ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Heat map of the cosines between classes. Needs matplotlib."""

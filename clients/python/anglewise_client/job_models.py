@@ -179,17 +179,6 @@ class JobEmbeddings(Answer):
         return target
 
 
-class TrainingSummary(Answer):
-    """Result of a training job; its fields are those that the service gives."""
-
-    def facts(self) -> Mapping[str, Any]:
-        return {
-            name: value
-            for name, value in (self.model_extra or {}).items()
-            if isinstance(value, int | float | str)
-        }
-
-
 class Report(Answer):
     """Report of a training job: a document, or a text of ``media_type``."""
 

@@ -12,7 +12,6 @@ from anglewise_client._arrays import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from anglewise_client.diagnosis import Diagnosis
     from anglewise_client.job_models import JobMetrics
     from anglewise_client.thresholds import CollapseMap
     from anglewise_client.verdicts import Realizability
@@ -87,22 +86,24 @@ def class_means(
     return ax
 
 
-def diagnosis(report: Diagnosis, ax: Axes | None = None) -> Axes:
+def side_by_side(
+    measured: Floats,
+    predicted: Floats | None,
+    ax: Axes | None = None,
+    labels: list[Any] | None = None,
+    words: str = "",
+) -> Axes:
     """Measured cosines; without ``ax`` beside the predicted ones and their difference."""
-    if report.measured_gram is None:
-        raise ValueError("this answer has no inline matrix")
-    labels, measured = report.labels, report.measured_gram
-    predicted = None if report.predicted is None else report.predicted.cosines
     if ax is not None or predicted is None:
         return heat_map(measured, ax, "measured cosines", labels)
     axes = new_axes(3)
-    heat_map(measured, axes[0], "measured cosines", labels)
+    first = heat_map(measured, axes[0], "measured cosines", labels)
     heat_map(predicted, axes[1], "predicted cosines", labels)
     difference = measured - predicted
     limit = max(float(abs(difference).max()), 0.05)
     heat_map(difference, axes[2], "measured - predicted", labels, limit=limit)
-    axes[0].figure.suptitle(textwrap.fill(report.verdict, 140), fontsize=9)
-    return axes[0]  # type: ignore[no-any-return]
+    axes[0].figure.suptitle(textwrap.fill(words, 140), fontsize=9)
+    return first
 
 
 def collapse_map(answer: CollapseMap, ax: Axes | None = None) -> Axes:

@@ -28,9 +28,9 @@ from anglewise_client.job_models import (
     Readiness,
     Report,
     State,
-    TrainingSummary,
 )
 from anglewise_client.thresholds import CollapseMap, Threshold
+from anglewise_client.training_summary import TrainingSummary
 from anglewise_client.verdicts import Design, Realizability
 
 RESULTS: Mapping[str, type[Answer]] = {

@@ -13,7 +13,7 @@ from rich.table import Table
 from anglewise_client.cli import options as opt
 from anglewise_client.cli.counts import BadCounts, Counted, read_counts
 from anglewise_client.cli.matrices import read_embeddings, read_matrix
-from anglewise_client.cli.session import Session, Wanted, facts_table, rows_table
+from anglewise_client.cli.session import MAX_ROWS, Session, Wanted, facts_table, rows_table
 from anglewise_client.diagnosis import Diagnosis
 from anglewise_client.geometry import Geometry
 from anglewise_client.thresholds import CollapseMap
@@ -260,15 +260,16 @@ def _session(ctx: typer.Context) -> Session:
 
 
 def _class_table(answer: Geometry, counted: Counted) -> Table:
-    cosines = answer.cosines.copy()
-    np.fill_diagonal(cosines, -np.inf)
-    nearest = cosines.argmax(axis=1)
-    largest = np.clip(cosines.max(axis=1), -1.0, 1.0)
+    shown = answer.cosine_rows(0, MAX_ROWS).copy()
+    np.fill_diagonal(shown, -np.inf)
+    nearest = shown.argmax(axis=1)
+    largest = np.clip(shown.max(axis=1), -1.0, 1.0)
     rows = [
         (str(label), str(n), str(counted.labels[j]), f"{c:.4f}", f"{np.degrees(np.arccos(c)):.2f}")
-        for label, n, j, c in zip(counted.labels, counted.counts, nearest, largest, strict=True)
+        for label, n, j, c in zip(counted.labels, counted.counts, nearest, largest, strict=False)
     ]
-    return rows_table(["class", "samples", "nearest class", "cosine", "degrees"], rows)
+    header = ["class", "samples", "nearest class", "cosine", "degrees"]
+    return rows_table(header, rows, left_out=answer.classes - len(rows))
 
 
 def _map_table(answer: CollapseMap) -> Table:

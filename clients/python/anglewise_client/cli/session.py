@@ -81,13 +81,16 @@ def facts_table(answer: Answer, title: str | None = None, **more: Any) -> Table:
     return table
 
 
-def rows_table(header: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Table:
-    """A table of at most `MAX_ROWS` rows."""
+def rows_table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, left_out: int = 0
+) -> Table:
+    """A table of at most `MAX_ROWS` rows, which says how many more there are."""
     table = Table(title=title)
     for name in header:
         table.add_column(name)
     for row in rows[:MAX_ROWS]:
         table.add_row(*(str(cell) if isinstance(cell, str) else show(cell) for cell in row))
-    if len(rows) > MAX_ROWS:
-        table.caption = f"{len(rows) - MAX_ROWS} more; --json gives all"
+    left_out += max(0, len(rows) - MAX_ROWS)
+    if left_out:
+        table.caption = f"{left_out} more; --json gives all"
     return table
