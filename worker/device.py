@@ -6,6 +6,7 @@ of the process that started it, and then gives its job back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from celery import Celery
 from celery.worker import state as celery_state
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.broker import BrokerUnavailable
 from jobs.computations.limits import Limits
 from jobs.journal import Journal
 from jobs.live import Live
@@ -71,6 +73,8 @@ def main() -> None:
         serve(celery_app(settings.broker_url), supervisor, worker_id)
     finally:
         supervisor.close()
+        with contextlib.suppress(BrokerUnavailable):
+            live.unregister(worker_id)
 
 
 def serve(app: Celery, supervisor: Supervisor, worker_id: str) -> None:

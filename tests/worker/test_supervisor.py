@@ -16,7 +16,8 @@ from jobs import paths
 from jobs.events import series
 from jobs.journal import MAX_LOSSES
 from jobs.record import Step
-from jobs.states import ReasonCode, State
+from jobs.states import Reason, ReasonCode, State
+from worker import attempt as attempt_module
 
 MakeBench = Callable[..., Bench]
 LONG = {"steps": 10**6, "seconds": 0.005, "checkpoint_every": 50}
@@ -156,7 +157,10 @@ def test_a_stopping_worker_gives_its_job_back_with_a_checkpoint(bench: MakeBench
 
 
 @pytest.mark.parametrize("kind", ["deaf", "native_loop"])
-def test_a_stopping_worker_does_not_wait_for_jobs_that_do_not_listen(kind: str, bench: MakeBench) -> None:
+def test_a_stopping_worker_does_not_wait_for_jobs_that_do_not_listen(
+    kind: str, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt_module, "SHUTDOWN_SECONDS", 0.5)
     here = bench()
     job_id = here.submit(kind)
     thread = here.begin(job_id)
@@ -183,17 +187,11 @@ def test_a_deleted_job_ends_quietly(bench: MakeBench) -> None:
     job_id = here.submit("steps", **LONG)
     thread = here.begin(job_id)
     here.wait_for_steps(job_id)
-    here.journal.fail(job_id, 1, here_reason())
+    here.journal.fail(job_id, 1, Reason(code=ReasonCode.INTERNAL, message="given up"))
     here.journal.delete(job_id)
     thread.join(30)
     assert not thread.is_alive()
     assert not here.journal.store.names(paths.job(job_id) + "/log")
-
-
-def here_reason() -> object:
-    from jobs.states import Reason
-
-    return Reason(code=ReasonCode.INTERNAL, message="test")
 
 
 def test_a_job_goes_on_while_redis_is_away(bench: MakeBench, tmp_path: Path) -> None:
@@ -208,7 +206,7 @@ def test_a_job_goes_on_while_redis_is_away(bench: MakeBench, tmp_path: Path) -> 
 
 
 def test_the_end_is_written_when_the_store_is_back(bench: MakeBench, tmp_path: Path) -> None:
-    here = bench()
+    here = bench(store_url=f"file://{tmp_path}/objects")
     job_id = here.submit("steps", steps=100, seconds=0.005, checkpoint_every=10)
     objects, hidden = tmp_path / "objects", tmp_path / "hidden"
     thread = here.begin(job_id)

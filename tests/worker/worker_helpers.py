@@ -81,7 +81,9 @@ def eventually(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 class Bench:
     """A supervisor with its services, and what tests do with them."""
 
-    def __init__(self, broker_url: str, store_url: str, **settings: Any) -> None:
+    def __init__(
+        self, broker_url: str, store_url: str, spare_runners: list[RunnerProcess] | None, **settings: Any
+    ) -> None:
         options = {"heartbeat_seconds": 0.1, "lease_seconds": 2.0} | settings
         self.settings = JobOptions(broker_url=broker_url, store_url=store_url, **options)
         self.journal = Journal(ObjectStore(store_url))
@@ -90,6 +92,9 @@ class Bench:
         self.supervisor = Supervisor(
             self.journal, self.live, self.queue, self.settings, "worker", test_environment(), Limits()
         )
+        self._spare_runners = spare_runners
+        if spare_runners:
+            self.supervisor._runner = spare_runners.pop()
         self._threads: list[threading.Thread] = []
 
     def submit(self, kind: str, **spec: Any) -> str:
@@ -99,6 +104,7 @@ class Bench:
 
     def begin(self, job_id: str) -> threading.Thread:
         """Work on a job in another thread."""
+        self.supervisor.prepare()
         thread = threading.Thread(target=self.supervisor.work, args=(job_id,), daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -131,6 +137,12 @@ class Bench:
         self.supervisor.stop()
         for thread in self._threads:
             thread.join(PATIENCE)
-        self.supervisor.close()
+        runner = self.supervisor._runner
+        # Runners end with the thread that started them: those of other threads are no use.
+        unharmed = runner is not None and runner.reusable and not runner.ended and not self._threads
+        if runner is not None and unharmed and self._spare_runners is not None:
+            self._spare_runners.append(runner)
+        else:
+            self.supervisor.close()
         self.queue.close()
         self.live.close()
