@@ -51,6 +51,24 @@ def test_submitting_gives_a_handle() -> None:
     assert "Job" in job._repr_html_()
 
 
+def test_a_service_without_jobs_says_so() -> None:
+    client, _ = client_of(Script([answer(THRESHOLD)]))
+    with pytest.raises(UnexpectedAnswer, match="runs no jobs"):
+        client.jobs.collapse_threshold(classes=10)
+
+
+def test_a_wish_not_to_wait() -> None:
+    server = Script([REFUSED, QUEUED])
+    client, _ = client_of(server)
+    job = client.jobs.optimal_geometry(class_counts=[3, 1])
+    assert job.id == "job_01"
+    assert server.requests[-1].headers["Prefer"] == "respond-async"
+    assert len({request.headers["Idempotency-Key"] for request in server.requests}) == 1
+    import inspect
+
+    assert inspect.signature(client.jobs.weights).return_annotation == "Job"
+
+
 def test_one_key_is_kept_over_all_attempts() -> None:
     server = Script([REFUSED, problem(503, "busy"), httpx2.ReadTimeout("lost answer"), QUEUED])
     client, _ = client_of(server)

@@ -102,6 +102,31 @@ def test_a_computation_becomes_a_job(client: Client, journal: Any) -> None:
     assert client.jobs.get(job.id).state is State.SUCCEEDED
 
 
+def deferred() -> dict[str, Callable[[Client], Any]]:
+    weights = np.exp(-np.abs(np.subtract.outer(np.arange(150.0), np.arange(150.0))))
+    large = np.random.default_rng(0).normal(size=(6000, 5))
+    return {
+        "optimal_geometry": lambda client: client.jobs.optimal_geometry(class_counts=[5, 2], full=True),
+        "best_geometry": lambda client: client.jobs.best_geometry(weights=weights[:4, :4]),
+        "collapse_threshold": lambda client: client.jobs.collapse_threshold(classes=12),
+        "collapse_map": lambda client: client.jobs.collapse_map(
+            x=("temperature", [0.1]), y=("classes", [3]), quantity="exact_threshold"
+        ),
+        "realizability": lambda client: client.jobs.realizability(weights=weights, temperature=0.5),
+        "weights": lambda client: client.jobs.weights(simplex_class_counts=[4, 3]),
+        "diagnose": lambda client: client.jobs.diagnose(embeddings=large, labels=np.arange(6000) % 2),
+    }
+
+
+@pytest.mark.parametrize("name", deferred())
+def test_every_computation_may_be_a_job(client: Client, name: str) -> None:
+    job = deferred()[name](client)
+    assert job.record.kind == ("optimal_geometry" if name == "best_geometry" else name)
+    assert job.state is State.QUEUED
+    job.cancel()
+    job.delete()
+
+
 def test_waiting_sees_the_end(client: Client, journal: Any) -> None:
     job = client.jobs.submit(kind="collapse_threshold", spec={"classes": 6})
     ending = threading.Timer(0.2, succeed, (journal, job.id, {"result.json": b"{}"}))

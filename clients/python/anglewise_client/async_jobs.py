@@ -15,8 +15,9 @@ from anglewise_client._methods import async_method, named
 from anglewise_client._progress import progress_bar
 from anglewise_client._response import transport_error
 from anglewise_client._waiting import NOTHING_MORE, PATIENCE, Following, Waiting, passing
+from anglewise_client.calls import computations, training
 from anglewise_client.calls import jobs as calls
-from anglewise_client.calls import training
+from anglewise_client.calls.deferred import as_job
 from anglewise_client.errors import AnglewiseError, UnexpectedAnswer, WaitTimeout
 from anglewise_client.job_models import (
     Event,
@@ -141,13 +142,16 @@ class AsyncJob:
                 raise failure
             await self._client._sleep(following.pause())
 
-    async def result(self) -> Answer:
+    async def result(self, *, full: bool = False) -> Answer:
         """What it computed: the answer of the synchronous route, or the summary of a training.
+
+        Args:
+            full: fetch whole arrays however large they are, where the job has left them.
 
         Raises:
             Conflict: it has not succeeded.
         """
-        return await self._client.send(calls.job_result(self.id, self.record.kind))
+        return await self._client.send(calls.job_result(self.id, self.record.kind, full))
 
     async def metrics(self) -> JobMetrics:
         """What a training has logged so far."""
@@ -218,6 +222,13 @@ class AsyncJobs:
 
     submit = async_job_method(calls.submit)
     train = async_job_method(training.train)
+    optimal_geometry = async_job_method(as_job(computations.optimal_geometry))
+    best_geometry = async_job_method(as_job(computations.best_geometry))
+    collapse_threshold = async_job_method(as_job(computations.collapse_threshold))
+    collapse_map = async_job_method(as_job(computations.collapse_map))
+    realizability = async_job_method(as_job(computations.realizability))
+    weights = async_job_method(as_job(computations.weights))
+    diagnose = async_job_method(as_job(computations.diagnose))
     list = async_method(calls.list_jobs)
 
     async def get(self, id: str) -> AsyncJob:

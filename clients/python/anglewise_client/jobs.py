@@ -15,8 +15,9 @@ from anglewise_client._methods import method, named
 from anglewise_client._progress import progress_bar
 from anglewise_client._response import transport_error
 from anglewise_client._waiting import NOTHING_MORE, PATIENCE, Following, Waiting, passing
+from anglewise_client.calls import computations, training
 from anglewise_client.calls import jobs as calls
-from anglewise_client.calls import training
+from anglewise_client.calls.deferred import as_job
 from anglewise_client.errors import AnglewiseError, JobCancelled, JobFailed, UnexpectedAnswer, WaitTimeout
 from anglewise_client.job_models import (
     Event,
@@ -151,13 +152,16 @@ class Job:
                 raise failure
             self._client._sleep(following.pause())
 
-    def result(self) -> Answer:
+    def result(self, *, full: bool = False) -> Answer:
         """What it computed: the answer of the synchronous route, or the summary of a training.
+
+        Args:
+            full: fetch whole arrays however large they are, where the job has left them.
 
         Raises:
             Conflict: it has not succeeded.
         """
-        return self._client.send(calls.job_result(self.id, self.record.kind))
+        return self._client.send(calls.job_result(self.id, self.record.kind, full))
 
     def metrics(self) -> JobMetrics:
         """What a training has logged so far."""
@@ -227,6 +231,13 @@ class Jobs:
 
     submit = job_method(calls.submit)
     train = job_method(training.train)
+    optimal_geometry = job_method(as_job(computations.optimal_geometry))
+    best_geometry = job_method(as_job(computations.best_geometry))
+    collapse_threshold = job_method(as_job(computations.collapse_threshold))
+    collapse_map = job_method(as_job(computations.collapse_map))
+    realizability = job_method(as_job(computations.realizability))
+    weights = job_method(as_job(computations.weights))
+    diagnose = job_method(as_job(computations.diagnose))
     list = method(calls.list_jobs)
 
     def get(self, id: str) -> Job:

@@ -101,12 +101,13 @@ def delete_job(id: str) -> Call[None]:
     return Call("DELETE", _job(id), nothing)
 
 
-def job_result(id: str, kind: str) -> Call[Answer]:
+def job_result(id: str, kind: str, full: bool = False) -> Call[Answer]:
     """What the synchronous route would have answered, or the summary of a training."""
     path = _job(id) + "/result"
     read: Callable[[httpx2.Response], Answer]
     read = chosen(geometry_kind) if kind == "optimal_geometry" else model(RESULTS.get(kind, TrainingSummary))
-    return Call("GET", path, read, accept=f"{JSON}, {ARCHIVE};q=0.9", redirected=True)
+    types = f"{ARCHIVE}, {JSON};q=0.9" if full else f"{JSON}, {ARCHIVE};q=0.9"
+    return Call("GET", path, read, accept=types, redirected=True)
 
 
 def job_metrics(id: str) -> Call[JobMetrics]:
