@@ -260,6 +260,28 @@ def test_broken_streams_are_taken_up_where_they_broke(broken: httpx2.Response) -
     assert len(pauses) == 3
 
 
+def test_a_long_stream_may_break_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    lost: list[httpx2.Response | Exception] = [REFUSED, REFUSED]
+    job, _, _ = submitted(stream(*STREAM[:2]), *lost, stream(*STREAM[2:]))
+    found = []
+    for event in job.events():
+        found.append(event.id)
+        now[0] += 1000.0  # longer than anyone waits for a service that is gone
+    assert found == ["1", "2", "3", "4"]
+
+
+def test_events_of_a_service_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    job, _, _ = submitted(REFUSED)
+    job._client._sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
+    with pytest.raises(NoService):
+        list(job.events())
+    assert 600 < now[0] < 620
+
+
 def test_events_may_begin_in_the_middle() -> None:
     job, server, _ = submitted(stream(*STREAM[2:]))
     assert [event.id for event in job.events(after="2")] == ["3", "4"]
@@ -269,6 +291,11 @@ def test_events_may_begin_in_the_middle() -> None:
 def test_a_stream_of_an_ended_job_may_be_empty() -> None:
     job, _, _ = submitted(stream(), DONE)
     assert list(job.events(after="4")) == []
+
+
+def test_a_service_may_go_between_stream_and_look() -> None:
+    job, _, _ = submitted(stream(), REFUSED, stream(*STREAM), retries=0)
+    assert [event.id for event in job.events()] == ["1", "2", "3", "4"]
 
 
 def test_a_stream_of_an_ended_job_may_be_refused() -> None:

@@ -117,8 +117,10 @@ class AsyncJob:
         while True:
             following.connecting()
             failure: AnglewiseError | None = None
+            opened = False
             try:
                 async with self._client.stream(calls.job_events(self.id, following.last_id)) as response:
+                    opened = True
                     if response.status_code == NOTHING_MORE:
                         return
                     async for sent in httpx2.EventSource(response):
@@ -127,7 +129,6 @@ class AsyncJob:
                             yield event
                         if following.ended:
                             return
-                heard = time.monotonic()
             except httpx2.SSEError as error:
                 raise UnexpectedAnswer(str(error)) from error
             except httpx2.TransportError as error:
@@ -136,11 +137,22 @@ class AsyncJob:
                 if not passing(error):
                     raise
                 failure = error
-            if failure is None and not following.fresh and (await self.reload()).state.terminal:
+            if failure is None and not following.fresh and await self._has_ended():
                 return
-            if failure is not None and not following.fresh and time.monotonic() - heard > PATIENCE:
+            if opened:
+                heard = time.monotonic()
+            elif failure is not None and time.monotonic() - heard > PATIENCE:
                 raise failure
             await self._client._sleep(following.pause())
+
+    async def _has_ended(self) -> bool:
+        """Whether it is known to have ended."""
+        try:
+            return (await self.reload()).state.terminal
+        except AnglewiseError as error:
+            if not passing(error):
+                raise
+            return False
 
     async def result(self, *, full: bool = False) -> Answer:
         """What it computed: the answer of the synchronous route, or the summary of a training.

@@ -127,8 +127,10 @@ class Job:
         while True:
             following.connecting()
             failure: AnglewiseError | None = None
+            opened = False
             try:
                 with self._client.stream(calls.job_events(self.id, following.last_id)) as response:
+                    opened = True
                     if response.status_code == NOTHING_MORE:
                         return
                     for sent in httpx2.EventSource(response):
@@ -137,7 +139,6 @@ class Job:
                             yield event
                         if following.ended:
                             return
-                heard = time.monotonic()
             except httpx2.SSEError as error:
                 raise UnexpectedAnswer(str(error)) from error
             except httpx2.TransportError as error:
@@ -146,11 +147,22 @@ class Job:
                 if not passing(error):
                     raise
                 failure = error
-            if failure is None and not following.fresh and self.reload().state.terminal:
+            if failure is None and not following.fresh and self._has_ended():
                 return
-            if failure is not None and not following.fresh and time.monotonic() - heard > PATIENCE:
+            if opened:
+                heard = time.monotonic()
+            elif failure is not None and time.monotonic() - heard > PATIENCE:
                 raise failure
             self._client._sleep(following.pause())
+
+    def _has_ended(self) -> bool:
+        """Whether it is known to have ended."""
+        try:
+            return self.reload().state.terminal
+        except AnglewiseError as error:
+            if not passing(error):
+                raise
+            return False
 
     def result(self, *, full: bool = False) -> Answer:
         """What it computed: the answer of the synchronous route, or the summary of a training.
