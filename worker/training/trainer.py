@@ -9,10 +9,7 @@ and the step: a resumed run gives the numbers of an uninterrupted one, bit for b
 from __future__ import annotations
 
 import io
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -28,6 +25,7 @@ from worker.training.context import Context, Diverged
 from worker.training.data import Embeddings, IntArray, TrainingData, evenly, load_data
 from worker.training.encoders import build_encoder
 from worker.training.evaluation import evaluate, report
+from worker.training.machine import deterministic, few_threads
 from worker.training.objectives import build_objective
 from worker.training.optimizers import build_optimizer, rate
 from worker.training.plan import Plan, make_plan
@@ -52,7 +50,7 @@ def train(spec: TrainingSpec, context: Context) -> dict[str, Any]:
     data = load_data(spec, context)
     plan = make_plan(spec, list(data.counts))
     prediction = predict(spec, plan, data.counts)
-    with deterministic(plan):
+    with deterministic(plan), few_threads(data, plan):
         run = Run(spec, data, plan, prediction, context)
         run.resume()
         while run.step < plan.steps and not run.finished:
@@ -208,20 +206,6 @@ class Run:
             "optimizer": self.plan.optimizer.model_dump(),
             "versions": {"anglewise": __version__, "torch": torch.__version__, "numpy": version("numpy")},
         }
-
-
-@contextmanager
-def deterministic(plan: Plan) -> Iterator[None]:
-    """Let the same seed give the same numbers: scatters otherwise add in any order."""
-    if plan.device.type == "cuda":  # what cuBLAS needs to add in a fixed order
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled()
-    warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=plan.device.type == "cuda")
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warned)
 
 
 def _npy(array: np.ndarray[Any, Any]) -> bytes:

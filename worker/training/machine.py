@@ -1,0 +1,45 @@
+"""How torch uses the machine during a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from worker.training.data import TrainingData
+from worker.training.plan import Plan
+
+SMALL_TABLE = 2**20
+"""Numbers up to which one thread is enough."""
+
+
+@contextmanager
+def deterministic(plan: Plan) -> Iterator[None]:
+    """Let the same seed give the same numbers: scatters otherwise add in any order."""
+    if plan.device.type == "cuda":  # what cuBLAS needs to add in a fixed order
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=plan.device.type == "cuda")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
+@contextmanager
+def few_threads(data: TrainingData, plan: Plan) -> Iterator[None]:
+    """One thread for small tables of free features: they are too small to share.
+
+    Threads that wait for each other cost a multiple of the work when other processes want the cores too.
+    """
+    before = torch.get_num_threads()
+    numbers = len(data) * (len(data) if plan.weighted else plan.dimension)
+    if data.x is None and numbers <= SMALL_TABLE:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
