@@ -16,7 +16,7 @@ from jobs.data_folder import DataFolder
 LOOK_SECONDS = 0.2
 STEADY_SECONDS = 30.0
 """A process that ran so long is started anew at once; one that fails at once waits ever longer."""
-MAX_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 5.0
 MAX_EARLY_FAILURES = 3
 """Of a service that has never answered."""
 SERVICE_SECONDS, WORKER_SECONDS, BROKER_SECONDS = 5.0, 12.0, 5.0

@@ -20,6 +20,8 @@ from monkey import children
 
 JOBS = int(os.environ.get("ANGLEWISE_CHAOS_JOBS", "20"))
 SEED = int(os.environ.get("ANGLEWISE_CHAOS_SEED", "1"))
+KILL_SECONDS = float(os.environ.get("ANGLEWISE_CHAOS_KILL_SECONDS", "2"))
+"""Between two kills, on average; a process takes some seconds to start."""
 SPECS = (
     {"kind": "collapse_threshold", "spec": {"classes": 10}},
     {"kind": "optimal_geometry", "spec": {"class_counts": [40, 20, 10, 5]}},
@@ -60,7 +62,7 @@ def kill_at_random(system: LocalSystem, choose: random.Random, submitter: Submit
     kinds = ["service", "worker", "device", "runner", "valkey", "valkey and its memory"]
     once, kills = choose.sample(kinds, len(kinds)), Counter[str]()
     while once or submitter.is_alive():
-        time.sleep(choose.uniform(1.0, 3.0))
+        time.sleep(KILL_SECONDS * choose.uniform(0.5, 1.5))
         kind = once.pop() if once else choose.choice(kinds)
         pids = system.pids()
         if kind == "valkey and its memory":
