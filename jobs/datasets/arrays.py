@@ -47,7 +47,7 @@ def store_pair(x: Path, y: Path, folder: Path, limits: Limits) -> DatasetContent
 
 def store_arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], folder: Path, limits: Limits) -> DatasetContent:
     """Check arrays of any size and write them to ``folder``."""
-    codes = LabelCodes(limits.max_classes, ("y",))
+    codes = LabelCodes(limits.max_classes, ("y",), lambda i: ("y", i))
     if len(x) != len(y):
         raise InvalidInput(("y",), f"must be one for each of the {len(x)} samples, not {len(y)}")
     rows = rows_of_block(y.dtype.itemsize)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,15 @@ MAX_WHOLE_FLOAT = 2.0**53
 class LabelCodes:
     """Collects labels; classes are numbered as they come, and in order of the sorted labels at the end."""
 
-    def __init__(self, max_classes: int, field: Field) -> None:
+    def __init__(self, max_classes: int, field: Field, cell: Callable[[int], Field]) -> None:
         """
         Args:
-            field: where the labels are, for messages; the index of a bad one is added.
+            field: where the labels are, for messages.
+            cell: where the label of one sample is.
         """
         self._max_classes = max_classes
         self._field = field
+        self._cell = cell
         self._codes: dict[int | str, int] = {}
         self._blocks: list[IntArray] = []
         self._samples = 0
@@ -102,7 +104,7 @@ class LabelCodes:
         return code
 
     def _at(self, i: int) -> Field:
-        return (*self._field, self._samples + i)
+        return self._cell(self._samples + i)
 
 
 def as_integers(labels: list[str], field: Field) -> list[int] | None:

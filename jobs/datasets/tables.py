@@ -94,7 +94,8 @@ def store_table(table: Table, folder: Path, limits: Limits) -> DatasetContent:
     def cell(index: tuple[int, ...]) -> Field:
         return (*FILE, index[0], names[index[1]]) if index else FILE
 
-    codes = LabelCodes(limits.max_classes, (*FILE, table.columns.names[table.columns.label]))
+    label = table.columns.names[table.columns.label]
+    codes = LabelCodes(limits.max_classes, (*FILE, label), lambda i: (*FILE, i, label))
     samples = SampleFile(folder / X, (len(names),), table.dtype, limits, cell)
     try:
         for x, y in table.blocks:
