@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from ulid import ULID
 
 from jobs.broker import BrokerUnavailable
+from jobs.datasets.catalog import Catalog
 from jobs.ids import is_job_id
 from jobs.journal import Journal, NotEnded, Superseded, UnknownJob
 from jobs.leftovers import clear_interrupted, clear_staging
@@ -213,6 +214,7 @@ class Keeper:
 
     def _tidy(self, active: set[str]) -> None:
         clear_staging(self._journal.store, INTERRUPTED_AFTER)
+        Catalog(self._journal.store).clear_interrupted(self._now())
         if self._options.retention_seconds is not None:
             oldest_kept = self._now() - timedelta(seconds=self._options.retention_seconds)
             self._delete_ended_before(oldest_kept, self._journal.ids()[::-1], active)

@@ -72,10 +72,10 @@ class Catalog:
 
     def clear_interrupted(self, now: datetime, age: timedelta = INTERRUPTED_AFTER) -> None:
         """Remove what uploads and deletions left that were cut off at least ``age`` before ``now``."""
-        for dataset_id in reversed(self.ids()):
-            if now - ULID.from_str(dataset_id.removeprefix("ds_")).datetime < age:
-                return
-            if self.store.size(_path(dataset_id, META)) is None:
+        found, there = self.ids(), set(self.store.names(paths.DATASETS))
+        for dataset_id in found:
+            old = now - ULID.from_str(dataset_id.removeprefix("ds_")).datetime >= age
+            if old and _path(dataset_id, META) not in there:
                 self._remove(dataset_id)
 
     def _remove(self, dataset_id: str) -> None:
