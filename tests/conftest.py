@@ -53,7 +53,8 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
     folder = tmp_path_factory.mktemp("s3")
     ports = {name: free_port_pair() for name in ("s3", "master", "volume", "filer", "admin")}
     process = spawn(
-        [program, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-bucket={BUCKET}",
+        [program, f"-logdir={folder}", "mini", f"-dir={folder}", f"-bucket={BUCKET}",
+         "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
          "-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0",
          *(f"-{name}.port={port}" for name, port in ports.items())],
         environment={"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "HOME": str(folder)},
@@ -70,6 +71,10 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
     yield environment
     process.kill()  # it takes seconds to end politely
     process.wait()
+    for port in ports.values():
+        for number in (port, port + 10_000):
+            for left in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):
+                left.unlink()
 
 
 def free_port_pair() -> int:
