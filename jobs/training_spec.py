@@ -154,7 +154,9 @@ class TrainingSpec(Strict):
     evaluate_every: int | None = Field(
         default=None, ge=1, description="steps; null: 50 times in an exact run, else 20 times"
     )
-    checkpoint_every: int | None = Field(default=None, ge=1, description="steps; null: at each evaluation")
+    checkpoint_every: int | None = Field(
+        default=None, ge=1, description="steps; null: ten times, and at the end"
+    )
     precision: Literal["float32", "float64", "bf16"] | None = Field(
         default=None, description='null: "float64" for the exact objective, else "float32"'
     )

@@ -18,6 +18,9 @@ Closure = Callable[[], Tensor]
 FIRST_MOVE = 0.1
 """The first step of an empty memory moves no feature by more than this."""
 ARMIJO = 1e-4
+MIN_HISTORY, MAX_HISTORY = 5, 20
+REMEMBERED = 2**23
+"""Numbers of all s, or all y, together: they are part of every checkpoint."""
 SHRINKS = 30
 ROUNDING = 1e-13
 """Relative changes of the loss below this are rounding; the slope decides there."""
@@ -31,12 +34,15 @@ class LBFGS(torch.optim.Optimizer):
     Args:
         table: the parameter; its gradient is that of the closure's loss.
         retract: moves the table, in place, to where the loss is the same and the features are in their set.
-        history: pairs (s, y) remembered.
+        history: pairs (s, y) remembered; None: 20, fewer for large tables.
     """
 
-    def __init__(self, table: torch.nn.Parameter, retract: Callable[[], None], history: int = 20) -> None:
+    def __init__(
+        self, table: torch.nn.Parameter, retract: Callable[[], None], history: int | None = None
+    ) -> None:
         super().__init__([table], {"lr": 1.0})
-        self.table, self.retract, self.history = table, retract, history
+        self.table, self.retract = table, retract
+        self.history = history or min(MAX_HISTORY, max(MIN_HISTORY, REMEMBERED // table.numel()))
         self.converged = False
 
     @torch.no_grad()

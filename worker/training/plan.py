@@ -15,6 +15,8 @@ from jobs.training_spec import Optimizer, Schedule, TrainingSpec
 
 EVALUATIONS = {True: 50, False: 20}
 """Evaluations of an exact and of a sampled run that do not say how many they want."""
+CHECKPOINTS = 10
+"""Checkpoints of a run that does not say how many it wants: those of large runs are hundreds of megabytes."""
 DEFAULT_STEPS = {True: 500, False: 2000}
 """Steps of an exact and of a sampled run that give neither steps nor epochs."""
 Projection = Literal["sphere", "ball", "none"]
@@ -93,7 +95,7 @@ def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
         batch=batch,
         accumulate=spec.accumulate,
         evaluate_every=evaluate_every,
-        checkpoint_every=spec.checkpoint_every or evaluate_every,
+        checkpoint_every=spec.checkpoint_every or max(evaluate_every, math.ceil(steps / CHECKPOINTS)),
         optimizer=_optimizer(spec),
         schedule=spec.schedule or Schedule(name="constant" if exact else "cosine"),
         seed=spec.seed,
