@@ -136,7 +136,7 @@ def verdict(answer: Realizability, ax: Axes | None = None) -> Axes:
     """The embedding that attains the bound, or the refuted matrix, under the verdict and its witness."""
     words = f"{answer.verdict}: {answer.reason.message}"
     if answer.witness is not None:
-        words += f" - {answer.witness.statement}"
+        words += f" - {answer.witness}"
     title = textwrap.fill(words, 60)
     if answer.embedding is not None:
         centered = (

@@ -38,6 +38,11 @@ class Witness(Part):
     """The x of the statement."""
     value: float | None
 
+    def __str__(self) -> str:
+        """The statement with the items that it is about."""
+        about = f" (items {', '.join(map(str, self.items))})" if self.items else ""
+        return self.statement + about
+
 
 class Realizability(Answer):
     """Whether some embedding attains the entropy bound of a weight matrix, with a proof either way.
@@ -81,7 +86,7 @@ class Realizability(Answer):
     def facts(self) -> Mapping[str, Any]:
         facts: dict[str, Any] = {"verdict": self.verdict, "reason": self.reason.message}
         if self.witness is not None:
-            facts["witness"] = self.witness.statement
+            facts["witness"] = str(self.witness)
         facts |= {
             "required dimension": self.required_dimension,
             "largest temperature": self.largest_temperature,
