@@ -198,7 +198,8 @@ def make_importable() -> None:
     """Let .venv import the packages of this folder from anywhere, as they are edited."""
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site_packages = subprocess.run([PYTHON, "-c", where], check=True, capture_output=True, text=True).stdout
-    Path(site_packages.strip(), "anglewise.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+    folders = f"{ROOT}\n{ROOT / 'clients/python'}\n"
+    Path(site_packages.strip(), "anglewise.pth").write_text(folders, encoding="utf-8")
 
 
 def stamp(kind: str) -> Path:

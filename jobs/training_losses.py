@@ -25,23 +25,23 @@ class Drawn(schemas.LossFields):
         return LOSSES[getattr(self, "name")](**fields)  # noqa: B009
 
 
-class InfoNCE(Drawn, schemas.InfoNCE):
+class InfoNCELoss(Drawn, schemas.InfoNCE):
     """log(α + β Σ e^{t/T})"""
 
 
-class Logistic(Drawn, schemas.Logistic):
+class LogisticLoss(Drawn, schemas.Logistic):
     """Σ log(1 + e^{(t + m)/T})"""
 
 
-class Exponential(Drawn, schemas.Exponential):
+class ExponentialLoss(Drawn, schemas.Exponential):
     """Σ e^{t/T}"""
 
 
-class SquaredHinge(Drawn, schemas.SquaredHinge):
+class SquaredHingeLoss(Drawn, schemas.SquaredHinge):
     """Σ max(0, t + m)²"""
 
 
-class Triplet(Drawn, schemas.Triplet):
+class TripletLoss(Drawn, schemas.Triplet):
     """Σ max(0, t + m)"""
 
 
@@ -52,20 +52,20 @@ class Weighted(Strict):
     self_pairs: SelfPairs = "excluded"
 
 
-class SupCon(Weighted):
+class SupConLoss(Weighted):
     """w = 1 inside a class, 0 between classes."""
 
     name: Literal["supcon"]
 
 
-class SoftSupCon(Weighted):
+class SoftSupConLoss(Weighted):
     """w = 1 inside a class, ε between classes."""
 
     name: Literal["soft_supcon"]
     epsilon: Annotated[float, Field(gt=0, le=1)]
 
 
-class YAware(Weighted):
+class YAwareLoss(Weighted):
     """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, cosine similarities."""
 
     name: Literal["y_aware"]
@@ -75,7 +75,7 @@ class YAware(Weighted):
     )
 
 
-class XCLR(Weighted):
+class XCLRLoss(Weighted):
     """w = exp(cos(y_i, y_j) / T_w) of class targets."""
 
     name: Literal["x_clr"]
@@ -83,7 +83,7 @@ class XCLR(Weighted):
     targets: Targets
 
 
-class EuclideanInfoNCE(Weighted):
+class EuclideanLoss(Weighted):
     """w = exp(-‖y_i - y_j‖² / (2σ²)) of class targets, similarities -‖z_i - z_j‖²/T."""
 
     name: Literal["euclidean"]
@@ -103,16 +103,16 @@ def _loss_name(value: Any) -> Any:
 
 
 LossField = Annotated[
-    Annotated[InfoNCE, Tag("infonce")]
-    | Annotated[Logistic, Tag("logistic")]
-    | Annotated[Exponential, Tag("exponential")]
-    | Annotated[SquaredHinge, Tag("squared_hinge")]
-    | Annotated[Triplet, Tag("triplet")]
-    | Annotated[SupCon, Tag("supcon")]
-    | Annotated[SoftSupCon, Tag("soft_supcon")]
-    | Annotated[YAware, Tag("y_aware")]
-    | Annotated[XCLR, Tag("x_clr")]
-    | Annotated[EuclideanInfoNCE, Tag("euclidean")],
+    Annotated[InfoNCELoss, Tag("infonce")]
+    | Annotated[LogisticLoss, Tag("logistic")]
+    | Annotated[ExponentialLoss, Tag("exponential")]
+    | Annotated[SquaredHingeLoss, Tag("squared_hinge")]
+    | Annotated[TripletLoss, Tag("triplet")]
+    | Annotated[SupConLoss, Tag("supcon")]
+    | Annotated[SoftSupConLoss, Tag("soft_supcon")]
+    | Annotated[YAwareLoss, Tag("y_aware")]
+    | Annotated[XCLRLoss, Tag("x_clr")]
+    | Annotated[EuclideanLoss, Tag("euclidean")],
     Discriminator(
         _loss_name,
         custom_error_type="unknown_loss",

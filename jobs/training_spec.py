@@ -14,7 +14,7 @@ from pydantic import Field
 from anglewise.errors import InvalidInput, TooLarge
 from jobs.computations.schemas import Strict
 from jobs.computations.weighted_schemas import Counts, Positive
-from jobs.training_losses import Drawn, InfoNCE, LossField, SupCon, Weighted
+from jobs.training_losses import Drawn, InfoNCELoss, LossField, SupConLoss, Weighted
 
 BUILTIN_COUNTS: Mapping[str, tuple[int, ...]] = {
     "digits": (178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
@@ -137,7 +137,7 @@ class TrainingSpec(Strict):
     projection: Literal["sphere", "ball"] | None = Field(
         default=None, description='null: "sphere"; none with the Euclidean loss'
     )
-    loss: LossField = Field(default_factory=InfoNCE)
+    loss: LossField = Field(default_factory=InfoNCELoss)
     objective: Literal["exact", "sampled"] | None = Field(
         default=None, description='"exact", the expected risk itself, is the default for free features'
     )
@@ -234,7 +234,7 @@ class TrainingSpec(Strict):
         classes, items = len(counts), sum(counts)
         if isinstance(self.loss, Drawn) and self.loss.sampling == "supervised" and classes < 2:
             raise InvalidInput(("loss", "sampling"), "supervised negatives need a second class")
-        if isinstance(self.loss, SupCon) and classes < 2:
+        if isinstance(self.loss, SupConLoss) and classes < 2:
             raise InvalidInput(("data", "class_counts"), "needs at least two classes")
         targets = getattr(self.loss, "targets", None)
         if targets is not None and len(targets) != classes:

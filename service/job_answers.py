@@ -29,7 +29,7 @@ class ProgressAnswer(Answer):
     eta_s: float | None = Field(description="seconds to go; null: unknown")
 
 
-class ReasonAnswer(Answer):
+class JobReasonAnswer(Answer):
     code: ReasonCode
     message: str
 
@@ -47,7 +47,7 @@ class JobAnswer(Answer):
     state: State
     attempt: int = Field(description="number of the latest attempt; 0 before the first")
     progress: ProgressAnswer | None = Field(description="of the running attempt, where it is known")
-    reason: ReasonAnswer | None = Field(description="why it failed or was cancelled")
+    reason: JobReasonAnswer | None = Field(description="why it failed or was cancelled")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
