@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 BUCKET = "anglewise"
 KEY, SECRET = "some-key", "some-secret"
+START_SECONDS = 60
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +70,7 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": "us-east-1",
     }
+    wait_for_bucket(environment)
     yield environment
     process.kill()  # it takes seconds to end politely
     process.wait()
@@ -75,6 +78,24 @@ def s3_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
         for number in (port, port + 10_000):
             for left in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):
                 left.unlink()
+
+
+def wait_for_bucket(environment: dict[str, str]) -> None:
+    """Until an object can be written."""
+    from jobs.store import ObjectStore, StoreUnavailable
+
+    deadline = time.monotonic() + START_SECONDS
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        store = ObjectStore(f"s3://{BUCKET}")
+        while True:
+            try:
+                store.put("ready", b"")
+                return
+            except StoreUnavailable:
+                assert time.monotonic() < deadline, "the S3 service does not start"
+                time.sleep(0.1)
 
 
 def free_port_pair() -> int:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_helpers import wait_until
 
 from jobs.journal import Journal
 from jobs.live import Live
 from jobs.queue import Queue
-from jobs.store import ObjectStore, StoreUnavailable
+from jobs.store import ObjectStore
 
 BUCKET = "anglewise"  # of the fixture s3_environment
 
@@ -47,15 +46,4 @@ def s3_store(s3_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
     """An empty part of an S3 bucket."""
     for name, value in s3_environment.items():
         monkeypatch.setenv(name, value)
-    store = ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}")
-    wait_until(lambda: _answers(store))
-    return store
-
-
-def _answers(store: ObjectStore) -> bool:
-    try:
-        store.put("ready", b"")
-        store.delete("ready")
-    except StoreUnavailable:
-        return False
-    return True
+    return ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}")
