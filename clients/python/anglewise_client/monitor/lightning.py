@@ -66,7 +66,7 @@ def lightning_callback(
 
         def _add(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any) -> None:
             # Before a training, Lightning tries a few batches of the validation.
-            if not trainer.sanity_checking and trainer.current_epoch % every == 0:
+            if not trainer.sanity_checking and (trainer.current_epoch + 1) % every == 0:
                 monitor.add(*choose(pl_module, outputs, batch))
 
         def _report(self, trainer: Any, pl_module: Any) -> None:
