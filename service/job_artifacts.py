@@ -14,7 +14,8 @@ from jobs.store import Missing, ObjectStore
 RESULT, RESULT_ARCHIVE, PICTURE = "result.json", "result.npz", "picture.png"
 EMBEDDINGS, LABELS = "embeddings.npy", "labels.npy"
 CHECKPOINT = "checkpoint.safetensors"
-REPORTS = ("report.html", "report.json", "report.pdf", "report.md")
+REPORTS = {"text/html": "report.html", "application/json": "report.json", "image/png": "report.png"}
+"""By media type.  The first is for browsers, and for those who do not say what they want."""
 
 
 def find(record: JobRecord, name: str) -> Artifact | None:

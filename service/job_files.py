@@ -29,6 +29,8 @@ router = APIRouter(tags=["jobs"])
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 SAFETENSORS = "application/octet-stream"
 RESULT_PROBLEMS = ("not_found", "not_acceptable", "not_finished", "no_result", *STORE_PROBLEMS)
+REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""Whatever a label or a name contains, a report runs nothing and loads nothing."""
 BINARY = {"type": "string", "format": "binary"}
 
 
@@ -135,15 +137,19 @@ async def get_checkpoint(job_id: JobId, request: Request, desk: DeskDep) -> Resp
     summary="The report of a training",
     response_model=None,
     responses={
-        **file_document("For people", "text/html", JSON),
+        **file_document("A page for people, its data, or its picture", *job_artifacts.REPORTS),
         **problem_responses(*RESULT_PROBLEMS),
     },
 )
 async def get_report(job_id: JobId, request: Request, desk: DeskDep) -> Response:
-    """404 if the job left none."""
+    """The page is one file that loads nothing. 404 if the job left no report."""
     record = await desk.run(desk.read, job_id)
-    names = (name for name in job_artifacts.REPORTS if job_artifacts.find(record, name) is not None)
-    return await _artifact(desk, request, record, next(names, job_artifacts.REPORTS[0]), "report")
+    name = job_artifacts.REPORTS[negotiate(request, *job_artifacts.REPORTS)]
+    response = await _artifact(desk, request, record, name, "report")
+    response.headers["Content-Security-Policy"] = REPORT_POLICY
+    if "Content-Disposition" in response.headers:  # to be looked at, not to be kept
+        response.headers["Content-Disposition"] = f'inline; filename="{name}"'
+    return response
 
 
 @router.get(

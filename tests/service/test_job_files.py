@@ -122,6 +122,19 @@ class TestTraining:
         assert code(jobs.get(f"/jobs/{trained}/report")) == (404, "not_found")
         assert code(jobs.get(f"/jobs/{submit(jobs, TRAINING)}/report")) == (409, "not_finished")
 
+    def test_a_report_is_a_page_that_runs_nothing_or_its_data(self, jobs: TestClient) -> None:
+        job_id = submit(jobs, TRAINING)
+        files = {"result.json": b"{}", "report.html": b"<p>fine</p>", "report.json": b'{"a": 1}'}
+        succeed(jobs, job_id, {**files, "report.png": b"PNG"})
+        page = jobs.get(f"/jobs/{job_id}/report", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert page.content == files["report.html"]
+        assert page.headers["content-disposition"].startswith("inline")
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        for accept, content in (("application/json", files["report.json"]), ("image/png", b"PNG")):
+            response = jobs.get(f"/jobs/{job_id}/report", headers={"Accept": accept})
+            assert response.content == content
+            assert response.headers["content-type"] == accept
+
     def test_computations_leave_no_embeddings(self, jobs: TestClient) -> None:
         job_id = submit(jobs)
         succeed(jobs, job_id, {"result.json": b"{}"})

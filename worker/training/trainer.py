@@ -30,6 +30,7 @@ from worker.training.objectives import build_objective
 from worker.training.optimizers import build_optimizer, rate
 from worker.training.plan import Plan, make_plan
 from worker.training.prediction import Prediction, predict
+from worker.training.report import report_files
 
 Values = dict[str, float | None]
 
@@ -82,6 +83,7 @@ class Run:
         self.losses: list[float] = []
         self.anchors: list[int] = []
         self.last: Values = {}
+        self.history: list[tuple[int, Values]] = []
 
     @property
     def finished(self) -> bool:
@@ -136,6 +138,7 @@ class Run:
         anchors = float(np.mean(self.anchors)) if self.anchors else None
         self.last = {"loss": self._loss(), **measured, "anchors": anchors}
         self.losses, self.anchors = [], []
+        self.history.append((self.step, self.last))
         self.context.metrics(self.step, self.last)
 
     def _loss(self) -> float | None:
@@ -154,6 +157,7 @@ class Run:
             "losses": self.losses,
             "anchors": self.anchors,
             "last": self.last,
+            "history": self.history,
         }
         self.context.save_checkpoint(self.step, checkpoint.pack(state))
 
@@ -176,6 +180,7 @@ class Run:
         torch.set_rng_state(state["torch_random"])
         self.step, self.last = state["step"], state["last"]
         self.losses, self.anchors = state["losses"], state["anchors"]
+        self.history = [(step, values) for step, values in state["history"]]
         self.context.event(f"Going on from step {self.step}.")
 
     def finish(self, seconds: float) -> dict[str, Any]:
@@ -187,7 +192,7 @@ class Run:
         )
         weights = checkpoint.pack({"encoder": self.encoder.state_dict(), "step": self.step})
         self.context.artifact("checkpoint.safetensors", weights, "application/octet-stream")
-        return {
+        summary = {
             "steps": self.step,
             "stopped_early": self.step < self.plan.steps,
             "seconds": seconds,
@@ -206,6 +211,10 @@ class Run:
             "optimizer": self.plan.optimizer.model_dump(),
             "versions": {"anglewise": __version__, "torch": torch.__version__, "numpy": version("numpy")},
         }
+        files = report_files(summary, self.history, angular=self.plan.projection != "none")
+        for name, (content, media_type) in files.items():
+            self.context.artifact(name, content, media_type)
+        return summary
 
 
 def _npy(array: np.ndarray[Any, Any]) -> bytes:
