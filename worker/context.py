@@ -92,6 +92,8 @@ class JobContext:
             step, attempt, data = found
             self._channel.send(Report.RESUMED, data={"step": step, "attempt": attempt})
             return step, data
+        if self.attempt > 1:  # what earlier attempts measured will be measured again
+            self._channel.send(Report.RESUMED, data={"step": 0, "attempt": self.attempt - 1})
         return None
 
     def artifact(self, name: str, data: bytes, media_type: str) -> None:
