@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -17,6 +18,8 @@ LOCK = "running.lock"
 CHILDREN_LOCK = "processes.lock"
 """Locked by that process and by all that it started: held until the last of them has ended."""
 PROCESSES = "processes.json"
+TEMPORARY = "temporary"
+"""Folder of temporary files: what a killed process left there is gone at the next start."""
 POLITE_SECONDS = 12.0
 FORCED_SECONDS = 3.0
 
@@ -39,15 +42,24 @@ class DataFolder:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         self.children_lock = os.open(path / CHILDREN_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self._mine = False
         try:
             if not _locked(self._lock):
                 raise InUse(f"anglewise runs with the data folder {path} already: {_read(path / LOCK)}")
             os.ftruncate(self._lock, 0)
             os.write(self._lock, f"{address}, process {os.getpid()}".encode())
             self._end_leftovers()
+            self._mine = True
+            self._clear_temporary()
+            self.temporary.mkdir()
         except BaseException:
             self.close()
             raise
+
+    @property
+    def temporary(self) -> Path:
+        """For temporary files of all processes."""
+        return self.path / TEMPORARY
 
     def note_processes(self, pids: Iterable[int]) -> None:
         """Write down which processes were started, for the case that this one is killed."""
@@ -57,9 +69,14 @@ class DataFolder:
         staged.replace(self.path / PROCESSES)
 
     def close(self) -> None:
-        """Unlock the folder."""
+        """Unlock the folder, after its processes have ended."""
+        if self._mine:
+            self._clear_temporary()
         os.close(self._lock)
         os.close(self.children_lock)
+
+    def _clear_temporary(self) -> None:
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _end_leftovers(self) -> None:
         """Wait for processes of an earlier system, which was killed, and end them."""

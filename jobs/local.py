@@ -61,6 +61,7 @@ def _serve(
         "ANGLEWISE_DATA_DIR": str(folder.path),
         "ANGLEWISE_STORE_URL": settings.store_url or (folder.path / "objects").as_uri(),
         "ANGLEWISE_TRAINING": "1" if training else "0",
+        "TMPDIR": str(folder.temporary),
     }
     broker = None
     if settings.broker_url is not None:

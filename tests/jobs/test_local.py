@@ -145,11 +145,15 @@ def test_it_heals_refuses_a_second_start_and_ends_without_a_trace(
 def test_nothing_outlives_a_killed_one_and_the_next_starts_at_once(start: Callable[[], Local]) -> None:
     local = start()
     processes = descendants(local.process.pid)
+    os.kill(local.pids()["service"], signal.SIGKILL)  # it cannot tidy up
     local.process.kill()
     local.process.wait()
+    left = set((local.folder / "temporary").iterdir())
+    assert left
     again = start()
     assert all_ended(processes)
     assert again.answers()
+    assert not left & set((local.folder / "temporary").iterdir())
 
 
 def test_a_port_in_use_is_told(
