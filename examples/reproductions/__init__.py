@@ -1,0 +1,1 @@
+"""The experiments of both papers, each one command: ``python -m examples.reproductions NAME``."""
