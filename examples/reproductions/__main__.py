@@ -14,6 +14,7 @@ from pathlib import Path
 from examples.reproductions import (
     collapse_sweep,
     label_text,
+    sampled_negatives,
     soft_supcon,
     thickness_regression,
     three_classes,
@@ -22,6 +23,7 @@ from examples.reproductions.tables import Result
 
 EXPERIMENTS: dict[str, Callable[[], Result]] = {
     "three_classes": three_classes.experiment,
+    "sampled_negatives": sampled_negatives.experiment,
     "collapse_sweep": collapse_sweep.experiment,
     "soft_supcon": soft_supcon.experiment,
     "thickness": thickness_regression.experiment,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.reproductions import collapse_sweep, label_text, soft_supcon
+from examples.reproductions import collapse_sweep, label_text, sampled_negatives, soft_supcon
 from examples.reproductions.__main__ import EXPERIMENTS, main
 from examples.reproductions.tables import Result
 from examples.reproductions.thickness import line_thickness
@@ -46,6 +46,10 @@ def test_soft_supcon_is_the_simplex_and_supcon_is_not() -> None:
 
 def test_label_texts_are_realized() -> None:
     assert label_text.experiment().holds
+
+
+def test_sampled_negatives_approach_the_optimum() -> None:
+    assert sampled_negatives.experiment(steps=(50, 600)).holds
 
 
 def test_tables_are_markdown() -> None:
