@@ -144,7 +144,9 @@ async def get_checkpoint(job_id: JobId, request: Request, desk: DeskDep) -> Resp
 async def get_report(job_id: JobId, request: Request, desk: DeskDep) -> Response:
     """The page is one file that loads nothing. 404 if the job left no report."""
     record = await desk.run(desk.read, job_id)
-    name = job_artifacts.REPORTS[negotiate(request, *job_artifacts.REPORTS)]
+    reports = job_artifacts.REPORTS
+    there = [kind for kind, name in reports.items() if job_artifacts.find(record, name) is not None]
+    name = reports[negotiate(request, *(there or reports))]
     response = await _artifact(desk, request, record, name, "report")
     response.headers["Content-Security-Policy"] = REPORT_POLICY
     if "Content-Disposition" in response.headers:  # to be looked at, not to be kept

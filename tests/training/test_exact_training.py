@@ -87,7 +87,8 @@ def test_summary_artifacts_and_reports() -> None:
     assert embeddings.shape == (45, 3)
     assert embeddings.dtype == np.float64
     assert np.bincount(labels).tolist() == [30, 10, 5]
-    assert set(context.artifacts) == {"embeddings.npy", "labels.npy", "checkpoint.safetensors"}
+    reports = {"report.html", "report.json", "report.png"}
+    assert set(context.artifacts) == {"embeddings.npy", "labels.npy", "checkpoint.safetensors"} | reports
     assert summary["metrics"] == context.series[summary["steps"]]
 
 
