@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class Quiet:
     """A context that nobody watches."""
 
     samples: tuple[Array, Array] | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def stopping(self) -> Stopping | None:
@@ -41,7 +43,8 @@ class Quiet:
     def load_checkpoint(self) -> tuple[int, bytes] | None:
         return None
 
-    def artifact(self, name: str, data: bytes, media_type: str) -> None: ...
+    def artifact(self, name: str, data: bytes, media_type: str) -> None:
+        self.files[name] = data
 
     def dataset(self, dataset_id: str) -> tuple[Array, Array]:
         assert self.samples is not None
@@ -51,6 +54,16 @@ class Quiet:
 def run(spec: Mapping[str, Any], samples: tuple[Array, Array] | None = None) -> dict[str, Any]:
     """The summary of a training; ``samples`` are x and y of the data set `DATASET`."""
     return train(TrainingSpec.model_validate(spec), Quiet(samples))
+
+
+def run_with_embeddings(
+    spec: Mapping[str, Any], samples: tuple[Array, Array]
+) -> tuple[dict[str, Any], Array, Array]:
+    """The summary, the embeddings (n, d) and their classes (n,)."""
+    context = Quiet(samples)
+    summary = train(TrainingSpec.model_validate(spec), context)
+    z, labels = (np.load(BytesIO(context.files[name])) for name in ("embeddings.npy", "labels.npy"))
+    return summary, z, labels
 
 
 def off_diagonal(gram: Any) -> npt.NDArray[np.float64]:
