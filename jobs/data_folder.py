@@ -62,11 +62,15 @@ class DataFolder:
         return self.path / TEMPORARY
 
     def note_processes(self, pids: Iterable[int]) -> None:
-        """Write down which processes were started, for the case that this one is killed."""
+        """Write down which processes were started, for the case that this one is killed.
+
+        A disk that takes nothing is no reason to stop: most systems end them by themselves.
+        """
         known = {str(pid): _birth(pid) for pid in pids}
         staged = self.path / f"{PROCESSES}.new"
-        staged.write_text(json.dumps(known), encoding="utf-8")
-        staged.replace(self.path / PROCESSES)
+        with contextlib.suppress(OSError):
+            staged.write_text(json.dumps(known), encoding="utf-8")
+            staged.replace(self.path / PROCESSES)
 
     def close(self) -> None:
         """Unlock the folder, after its processes have ended."""

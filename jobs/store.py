@@ -33,6 +33,7 @@ RETRIES: RetryConfig = {
 """Of requests to S3: enough for hiccups, and an answer within seconds when it is away."""
 STAGING = ".staging"
 """Folder of unfinished files in a store of files."""
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StoreUnavailable(Exception):
@@ -87,7 +88,8 @@ class ObjectStore:
         """Write a new object; False, and nothing written, if there is one already."""
         with _translated():
             if self.folder is not None:
-                return _create_file(self.folder, path, data)
+                with _folder_is_there():
+                    return _create_file(self.folder, path, data)
             try:
                 obstore.put(self._store, path, data, mode="create")
             except (AlreadyExistsError, PreconditionError):
@@ -169,7 +171,8 @@ class ObjectStore:
         """Space left for files; None where there is no such number."""
         if self.folder is None:
             return None
-        status = os.statvfs(self.folder)
+        with _translated(), _folder_is_there():
+            status = os.statvfs(self.folder)
         return status.f_bavail * status.f_frsize
 
     def check(self) -> None:
@@ -180,6 +183,21 @@ class ObjectStore:
         if self.folder is not None:
             _sync(self.folder / path)
             _sync((self.folder / path).parent)
+
+
+@contextlib.contextmanager
+def temporary_files() -> Iterator[None]:
+    """Around the use of temporary files: space for them that is not there now may be there later.
+
+    Raises:
+        StoreUnavailable: there is none.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise StoreUnavailable("there is no space for temporary files") from error
+        raise
 
 
 def _pieces(result: obstore.GetResult) -> Iterator[bytes]:
@@ -225,6 +243,15 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
+def _folder_is_there() -> Iterator[None]:
+    """A folder that somebody removed is not an object that is not there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StoreUnavailable("the folder of the store is not there any more") from error
+
+
+@contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """Failures of the store in the words of this module."""
     try:
@@ -232,6 +259,6 @@ def _translated() -> Iterator[None]:
     except FileNotFoundError as error:
         raise Missing(str(error)) from None
     except (BaseError, OSError) as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        full = getattr(error, "errno", None) in NO_SPACE
         full = full or any(text in str(error) for text in ("No space left", "StorageFull", "os error 28"))
         raise (StoreFull if full else StoreUnavailable)(str(error).partition("\n")[0]) from error

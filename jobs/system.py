@@ -45,10 +45,15 @@ class Part:
     due: float = 0.0
 
     def start(self, children_lock: int) -> None:
+        """Start it; later, if that is not possible now, for example because the disk is full."""
         self.started = time.monotonic()
-        self.process = spawn(
-            self.command(), environment=self.environment, folder=self.folder, keep=[children_lock]
-        )
+        try:
+            self.process = spawn(
+                self.command(), environment=self.environment, folder=self.folder, keep=[children_lock]
+            )
+        except OSError as error:
+            self.due = self.started + MAX_PAUSE_SECONDS
+            print(f"{self.name} cannot be started now: {error}", flush=True)
 
     def look(self) -> int | None:
         """The status with which it has ended since the last look, if it has."""

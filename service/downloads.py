@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import timedelta
@@ -12,6 +14,7 @@ from typing import Any, BinaryIO
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from jobs.store import temporary_files
 from service.job_desk import JobDesk
 
 SIGNED_FOR = timedelta(minutes=15)
@@ -42,21 +45,23 @@ async def object_response(
 async def built_response(
     desk: JobDesk, build: Callable[[BinaryIO], None], media_type: str, filename: str
 ) -> Response:
-    """A file that ``build`` writes, in a thread."""
+    """A file that ``build`` writes, in a thread.
 
-    def write() -> tuple[BinaryIO, int]:
-        file: Any = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it has been sent)
-        try:
-            build(file)
-        except BaseException:
-            file.close()
-            raise
-        size = file.seek(0, 2)
-        file.seek(0)
-        return file, size
-
-    file, size = await desk.run(write)
+    Raises:
+        Problem: storage_unavailable, or what ``build`` raises.
+    """
+    file, size = await desk.run(_built, build)
     return StreamingResponse(file_chunks(file), headers=_attachment(size, filename), media_type=media_type)
+
+
+def _built(build: Callable[[BinaryIO], None]) -> tuple[BinaryIO, int]:
+    with contextlib.ExitStack() as stack, temporary_files():
+        file: Any = stack.enter_context(tempfile.TemporaryFile())
+        build(file)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        stack.pop_all()  # closed when it has been sent
+        return file, size
 
 
 async def file_chunks(file: BinaryIO) -> AsyncIterator[bytes]:

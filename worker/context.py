@@ -87,7 +87,7 @@ class JobContext:
             self.event(f"the checkpoint of step {step} could not be stored: {error}")
 
     def load_checkpoint(self) -> tuple[int, bytes] | None:
-        found = self._patiently(self._newest_checkpoint)
+        found = self.patiently(self._newest_checkpoint)
         if found is not None:
             step, attempt, data = found
             self._channel.send(Report.RESUMED, data={"step": step, "attempt": attempt})
@@ -98,7 +98,7 @@ class JobContext:
 
     def artifact(self, name: str, data: bytes, media_type: str) -> None:
         path = self._artifact_path(name)
-        self._patiently(lambda: self._store.put(path, data))
+        self.patiently(lambda: self._store.put(path, data))
         self._artifacts[name] = Artifact(name=name, bytes=len(data), media_type=media_type)
 
     def artifact_file(self, name: str, file: BinaryIO, media_type: str) -> None:
@@ -109,7 +109,7 @@ class JobContext:
             file.seek(0)
             self._store.put_file(path, file)
 
-        self._patiently(store)
+        self.patiently(store)
         size = file.seek(0, os.SEEK_END)
         self._artifacts[name] = Artifact(name=name, bytes=size, media_type=media_type)
 
@@ -121,7 +121,7 @@ class JobContext:
     def dataset(self, dataset_id: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
         from jobs.datasets.loading import load  # brings readers of tables, which few jobs need
 
-        return self._patiently(lambda: load(self._store, Data(dataset=dataset_id)))
+        return self.patiently(lambda: load(self._store, Data(dataset=dataset_id)))
 
     def _newest_checkpoint(self) -> tuple[int, int, bytes] | None:
         while True:
@@ -138,7 +138,7 @@ class JobContext:
             except Missing:  # an attempt that was given up still cleans up after itself
                 continue
 
-    def _patiently(self, action: Callable[[], T]) -> T:
+    def patiently(self, action: Callable[[], T]) -> T:
         """Try until the store takes it, or the job is told to stop."""
         failures = 0
         while True:

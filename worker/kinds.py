@@ -14,6 +14,7 @@ from jobs.computations.encoding import encode
 from jobs.computations.limits import Limits
 from jobs.computations.parsing import parse
 from jobs.computations.registry import COMPUTATIONS
+from jobs.store import temporary_files
 from jobs.training_spec import TrainingSpec
 from worker.context import JobContext
 
@@ -76,7 +77,12 @@ def _train(spec: bytes, context: JobContext, limits: Limits) -> None:
 def _compute(name: str, spec: bytes, context: JobContext, limits: Limits) -> None:
     """The answer is stored exactly as it would have been sent."""
     computation = COMPUTATIONS[name]
-    outcome = computation.run(computation.parse(spec, limits), limits)
+
+    def run() -> Outcome:
+        with temporary_files():
+            return computation.run(computation.parse(spec, limits), limits)
+
+    outcome = context.patiently(run)
     context.artifact(RESULT, encode(outcome.document()), "application/json")
     if outcome.picture:
         context.artifact(PICTURE, outcome.picture, "image/png")
@@ -84,12 +90,16 @@ def _compute(name: str, spec: bytes, context: JobContext, limits: Limits) -> Non
 
 
 def _store_archive(outcome: Outcome, context: JobContext) -> None:
-    if outcome.archive is None:
+    write = outcome.archive
+    if write is None:
         return
-    with tempfile.TemporaryFile() as file:
-        try:
-            outcome.archive(file)
-        except TooLarge as error:
-            context.event(f"there is no archive of the result: {error}")
-            return
-        context.artifact_file(ARCHIVE, file, "application/x-npz")
+
+    def store() -> None:
+        with temporary_files(), tempfile.TemporaryFile() as file:
+            write(file)
+            context.artifact_file(ARCHIVE, file, "application/x-npz")
+
+    try:
+        context.patiently(store)
+    except TooLarge as error:
+        context.event(f"there is no archive of the result: {error}")

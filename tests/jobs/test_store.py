@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -207,3 +208,12 @@ def test_a_folder_that_is_a_file_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreUnavailable):
         ObjectStore((tmp_path / "file").as_uri())
+
+
+def test_a_folder_that_vanished_is_unavailable(tmp_path: Path) -> None:
+    store = ObjectStore((tmp_path / "objects").as_uri())
+    shutil.rmtree(tmp_path / "objects")
+    with pytest.raises(StoreUnavailable):
+        store.free_bytes()
+    with pytest.raises(StoreUnavailable):
+        store.create("jobs/a", b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -137,6 +138,32 @@ def test_what_fails_again_and_again_is_started_ever_more_rarely(folder: DataFold
     assert pauses[0] <= 1
     assert pauses == sorted(pauses)
     assert pauses[-1] == MAX_PAUSE_SECONDS
+
+
+def test_what_cannot_be_started_now_is_started_later(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jobs.system.MAX_PAUSE_SECONDS", 0.1)
+    running, tries = Running(folder), 0
+
+    def command() -> list[str]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return python(SLEEPER)
+
+    running.broker.command = command
+    assert running.watch(lambda: wait_until(lambda: running.broker.process is not None)) == 0
+    assert capsys.readouterr().out.count("the broker cannot be started now: [Errno 28]") == 2
+
+
+def test_a_disk_that_takes_no_notes_does_not_stop_the_system(folder: DataFolder) -> None:
+    (folder.path / "processes.json.new").mkdir()
+    pids: list[int] = []
+    running = Running(folder)
+    assert running.watch(lambda: pids.extend(running.pids())) == 0
+    assert not any(map(is_there, pids))
 
 
 def test_a_broker_that_fails_is_told_to_give_up_its_data(folder: DataFolder) -> None:

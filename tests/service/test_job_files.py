@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -106,6 +109,16 @@ class TestTraining:
         with np.load(io.BytesIO(response.content), allow_pickle=False) as archive:
             assert np.array_equal(archive["embeddings"], EMBEDDINGS)
             assert np.array_equal(archive["labels"], LABELS)
+
+    def test_no_space_to_put_an_archive_together(
+        self, jobs: TestClient, trained: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full() -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(tempfile, "TemporaryFile", full)
+        response = jobs.get(f"/jobs/{trained}/embeddings", headers={"Accept": "application/x-npz"})
+        assert code(response) == (503, "storage_unavailable")
 
     def test_checkpoint(self, jobs: TestClient, trained: str) -> None:
         assert jobs.get(f"/jobs/{trained}/checkpoint").content == b"weights"
