@@ -132,6 +132,7 @@ class EventStream(Response):
         self._desk = desk
         self._job_id = job_id
         self._after = after
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._hub.watch(self._job_id) as topic:  # refuses before anything is sent
@@ -142,12 +143,19 @@ class EventStream(Response):
                 if writing.done():
                     with contextlib.suppress(OSError):  # the client left while something was sent
                         writing.result()
+            except asyncio.CancelledError:  # the server stops: an end at which clients connect again
+                writing.cancel()
+                await asyncio.wait({writing})
+                if not self._started:
+                    raise
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
             finally:
                 for task in (writing, leaving):
                     task.cancel()
                 await asyncio.gather(writing, leaving, return_exceptions=True)
 
     async def _write(self, topic: Topic, send: Send) -> None:
+        self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for chunk in self._chunks(topic):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
