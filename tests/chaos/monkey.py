@@ -12,12 +12,15 @@ from pathlib import Path
 
 from cluster import Cluster
 
+MAX_MISSES = 50
+"""So often a process may be missing, or end by itself, when it is to be killed."""
+
 
 class Monkey:
     """Every process runs again when it is done.
 
     Attributes:
-        kills: how often it did what.
+        kills: how often it did what; only what hit a process counts.
     """
 
     def __init__(self, cluster: Cluster, seed: int, pause_seconds: tuple[float, float] = (1.0, 3.0)) -> None:
@@ -25,7 +28,8 @@ class Monkey:
         self._cluster = cluster
         self._random = random.Random(seed)
         self._pause = pause_seconds
-        self._tricks: dict[str, Callable[[], None]] = {
+        self._misses = 0
+        self._tricks: dict[str, Callable[[], bool]] = {
             "node": self._kill_node,
             "node, politely": self._stop_node,
             "device": self._kill_device,
@@ -42,25 +46,31 @@ class Monkey:
         once = self._random.sample(sorted(self._tricks), len(self._tricks))
         while once or not enough():
             time.sleep(self._random.uniform(*self._pause))
-            trick = once.pop() if once else self._random.choice(sorted(self._tricks))
-            self._tricks[trick]()
-            self.kills[trick] += 1
+            trick = once[-1] if once else self._random.choice(sorted(self._tricks))
+            if self._tricks[trick]():
+                self.kills[trick] += 1
+                del once[-1:]
+            else:
+                self._misses += 1
+                assert self._misses < MAX_MISSES, f"there is nothing to kill: {trick}"
 
-    def _kill_node(self) -> None:
+    def _kill_node(self) -> bool:
         position = self._random.randrange(len(self._cluster.nodes))
         self._cluster.nodes.pop(position).kill()
         self._cluster.start_node()
+        return True
 
-    def _stop_node(self) -> None:
+    def _stop_node(self) -> bool:
         position = self._random.randrange(len(self._cluster.nodes))
         self._cluster.nodes.pop(position).stop()
         self._cluster.start_node()
+        return True
 
-    def _kill_device(self) -> None:
-        self._kill_one(self._busy())
+    def _kill_device(self) -> bool:
+        return self._kill_one(self._busy())
 
-    def _kill_runner(self) -> None:
-        self._kill_one([pid for device in self._busy() for pid in children(device)])
+    def _kill_runner(self) -> bool:
+        return self._kill_one([pid for device in self._busy() for pid in children(device)])
 
     def _busy(self) -> list[int]:
         """Workers with a job; all, if none has one."""
@@ -68,17 +78,23 @@ class Monkey:
         everyone = devices(self._cluster)
         return [pid for pid in everyone if pid in busy] or everyone
 
-    def _kill_one(self, pids: list[int]) -> None:
-        if pids:
-            try:
-                os.kill(self._random.choice(pids), signal.SIGKILL)
-            except ProcessLookupError:
-                return
+    def _kill_one(self, pids: list[int]) -> bool:
+        return bool(pids) and killed(self._random.choice(pids))
 
-    def _restart_broker(self, wiped: bool) -> None:
+    def _restart_broker(self, wiped: bool) -> bool:
         self._cluster.kill_valkey()
         time.sleep(self._random.uniform(0, 2))
         self._cluster.restart_valkey(wiped)
+        return True
+
+
+def killed(pid: int) -> bool:
+    """Kill a process, if it is still there; whether it was."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def devices(cluster: Cluster) -> list[int]:
