@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MAX_URL = 2048
+HOST_NAME = re.compile(r"(?=.{1,254}$)([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?")
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv4 addresses behind a translator are in the last four bytes."""
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -64,7 +66,7 @@ def parse_url(url: str, *, allow_private: bool = False) -> Target:
         raise BadAddress("must begin with https:// or http://")
     if "@" in parts.netloc or parts.fragment:
         raise BadAddress("must have neither a user nor a fragment")
-    if not host or port == 0:
+    if not host or port == 0 or not (HOST_NAME.fullmatch(host) or ":" in host):
         raise BadAddress("must name a host")
     if not allow_private:
         _refuse_private(host)

@@ -119,6 +119,9 @@ def deliver_due(
     if not store.create(f"{folder}/{len(tries):03}.json", claim):  # somebody else is calling just now
         return False
     answer = _try(url, record, secret.get_secret_value(), now, options.webhook_allow_private, send)
+    if store.size(paths.entry(record.id, 0)) is None:  # deleted during the call, but for the claim
+        store.delete_folder(paths.job(record.id))
+        return True
     if answer is None or not (200 <= answer < 300 or answer == GONE):
         return False
     return _finish(store, record, None if answer != GONE else "the receiver wants no messages")
@@ -146,7 +149,7 @@ def _try(
     try:
         return send(url, body, headers, allow_private=allow_private)
     except (BadAddress, OSError, http.client.HTTPException) as error:
-        logger.warning("the webhook of %s was not reached: %s", record.id, error)
+        logger.warning("the webhook of %s was not reached: %.200r", record.id, error)  # may quote the answer
         return None
 
 

@@ -77,6 +77,8 @@ class TestAddresses:
                 "http://example.org/\r\nX: y",
                 "http://é.org/",
             ),
+            *("http://%31%32%37.0.0.1/", "http://127.0.0.1%00.example.org/", "http://exam\\ple.org/"),
+            *("http://a..org/", "http://" + "a" * 64 + ".org/", "http://" + "a." * 127 + "org/"),
             "http://example.org/" + "a" * 2048,
         ],
     )
@@ -258,6 +260,28 @@ class TestDelivery:
         deliver_due(store, record, OPTIONS, now=START, send=lambda *_, **__: 200)
         Journal(store).delete(record.id)
         assert store.names("") == []
+
+    @pytest.mark.parametrize("answer", [200, 503])
+    def test_a_job_deleted_during_the_call_leaves_nothing(self, store: ObjectStore, answer: int) -> None:
+        record = ended(store)
+
+        def send(*_: Any, **__: Any) -> int:
+            Journal(store).delete(record.id)
+            return answer
+
+        assert deliver_due(store, record, OPTIONS, now=START, send=send)
+        assert store.names("") == []
+
+    def test_an_answer_is_not_quoted_at_length(
+        self, store: ObjectStore, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def send(*_: Any, **__: Any) -> int:
+            raise http.client.BadStatusLine("\x1b[2J\n" * 10_000)
+
+        assert not deliver_due(store, ended(store), OPTIONS, now=START, send=send)
+        [told] = caplog.messages
+        assert told.isprintable()
+        assert len(told) < 300
 
     def test_message_is_the_same_every_time(self, store: ObjectStore) -> None:
         record = ended(store)
