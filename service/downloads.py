@@ -55,7 +55,7 @@ async def built_response(
 
 
 def _built(build: Callable[[BinaryIO], None]) -> tuple[BinaryIO, int]:
-    with contextlib.ExitStack() as stack, temporary_files():
+    with temporary_files(), contextlib.ExitStack() as stack:
         file: Any = stack.enter_context(tempfile.TemporaryFile())
         build(file)
         size = file.seek(0, os.SEEK_END)

@@ -113,10 +113,11 @@ class TestTraining:
     def test_no_space_to_put_an_archive_together(
         self, jobs: TestClient, trained: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full() -> None:
+        def full(file: io.RawIOBase, data: bytes) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(tempfile, "TemporaryFile", full)
+        raw = type("FullDisk", (io.FileIO,), {"write": full})
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda: io.BufferedRandom(raw(os.devnull, "r+")))
         response = jobs.get(f"/jobs/{trained}/embeddings", headers={"Accept": "application/x-npz"})
         assert code(response) == (503, "storage_unavailable")
 
