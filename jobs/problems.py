@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -133,6 +134,8 @@ def problem_from(error: Exception) -> Problem:
                 "the computation needs more memory than it may use" if kind is MemoryError else str(error)
             )
             return Problem(code, detail)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Problem("storage_full", "there is no space left for temporary files")
     logger.error("unforeseen error", exc_info=error)
     return Problem("internal_error", "an unforeseen error; the log of the service has its details")
 

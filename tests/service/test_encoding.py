@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 
 import numpy as np
@@ -42,6 +43,7 @@ class TestProblemFrom:
         assert problem_from(TooLarge(("x",), "no")).code == "too_large"
         assert problem_from(NumericalFailure("no")).status == 422
         assert problem_from(MemoryError()).code == "too_large"
+        assert problem_from(OSError(errno.ENOSPC, "No space left on device")).status == 507
 
     def test_says_nothing_of_unforeseen_errors(self) -> None:
         problem = problem_from(ZeroDivisionError("/secret/path"))
