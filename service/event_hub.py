@@ -144,7 +144,8 @@ class EventHub:
             try:
                 patient = gap_since is None or time.monotonic() < gap_since + GAP_SECONDS
                 read = partial(news, self._desk, job_id, topic.position, patient=patient)
-                found = await self._desk.run(read)
+                run = self._desk.run if topic.position >= 0 else self._desk.look_back
+                found = await run(read)
             except Problem as problem:
                 if problem.code == "not_found":
                     topic.add([], ended=True)

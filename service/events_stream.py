@@ -29,6 +29,8 @@ router = APIRouter(tags=["jobs"])
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
+EVENTS_AT_A_TIME = 200
+"""Written before others get their turn: a job may have hundreds of thousands."""
 OPENING = b"retry: 2000\n\n"
 """Milliseconds until a browser tries again; sending it also says that the stream is open."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -108,7 +110,7 @@ async def get_metrics(job_id: JobId, desk: DeskDep) -> Response:
         events = news(desk, job_id, -1, patient=False).events
         return json_response({"series": series(events)})
 
-    return await desk.run(read)
+    return await desk.look_back(read)
 
 
 def _last_event_id(request: Request) -> int | None:
@@ -168,18 +170,22 @@ class EventStream(Response):
         while True:
             ended = topic.ended
             events = topic.after(self._after) if self._after >= topic.floor else await self._missed(topic)
+            for first in range(0, len(events), EVENTS_AT_A_TIME):
+                piece = events[first : first + EVENTS_AT_A_TIME]
+                self._after = piece[-1].sequence
+                yield b"".join(map(_encoded, piece))
+                await asyncio.sleep(0)  # sending does not wait if the client reads fast
             if events:
-                self._after = events[-1].sequence
-                yield b"".join(map(_encoded, events))
-            elif ended:
+                continue
+            if ended:
                 return
-            elif not await topic.change(HEARTBEAT_SECONDS):
+            if not await topic.change(HEARTBEAT_SECONDS):
                 yield KEEPALIVE_COMMENT
 
     async def _missed(self, topic: Topic) -> list[Event]:
         """Those before the window of the topic. If they are nowhere any more, it goes on after them."""
         floor, after = topic.floor, self._after
-        found = await self._desk.run(lambda: news(self._desk, self._job_id, after, patient=False))
+        found = await self._desk.look_back(lambda: news(self._desk, self._job_id, after, patient=False))
         events = [event for event in found.events if event.sequence <= floor]
         if not events:
             self._after = floor

@@ -23,6 +23,8 @@ from service.settings import Settings
 T = TypeVar("T")
 
 THREADS = 16
+HISTORY_THREADS = 2
+"""A job may have hundreds of thousands of events: few are read at a time, and nobody else waits for that."""
 RETRY_AFTER = {"Retry-After": "5"}
 BROKER_PAUSE_SECONDS = 1.0
 """A broker that did not answer is left alone for this time: requests must not all wait for it."""
@@ -30,7 +32,7 @@ SPEC_CACHE_BYTES = 16 * 2**20
 
 
 class JobDesk:
-    """One for the application. Its methods other than `run` are for threads: they wait for the store."""
+    """One for the application. `run` and `look_back` call its other methods, which wait, in threads."""
 
     def __init__(self, settings: Settings) -> None:
         assert settings.broker_url is not None
@@ -41,10 +43,12 @@ class JobDesk:
         self.queue = Queue(settings.broker_url)
         self.specs = AnswerCache(SPEC_CACHE_BYTES)
         self._threads = ThreadPoolExecutor(THREADS, "jobs")
+        self._history_threads = ThreadPoolExecutor(HISTORY_THREADS, "history")
         self._broker_back_at = 0.0
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._history_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self.queue.close()
         self.live.close()
 
@@ -54,11 +58,11 @@ class JobDesk:
         Raises:
             Problem: not_found, storage_full, storage_unavailable, or what ``action`` raises.
         """
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, action, *arguments)
-        except (UnknownJob, Missing, StoreUnavailable) as error:
-            raise problem_of_store(error) from error
+        return await _run(self._threads, action, *arguments)
+
+    async def look_back(self, action: Callable[..., T], *arguments: object) -> T:
+        """The same for what reads all the events of a job."""
+        return await _run(self._history_threads, action, *arguments)
 
     def read(self, job_id: str) -> JobRecord:
         """
@@ -114,6 +118,14 @@ class JobDesk:
         except BrokerUnavailable:
             self._broker_back_at = time.monotonic() + BROKER_PAUSE_SECONDS
             return None
+
+
+async def _run(threads: ThreadPoolExecutor, action: Callable[..., T], *arguments: object) -> T:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.run_in_executor(threads, action, *arguments)
+    except (UnknownJob, Missing, StoreUnavailable) as error:
+        raise problem_of_store(error) from error
 
 
 def problem_of_store(error: Exception) -> Problem:

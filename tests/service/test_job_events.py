@@ -68,6 +68,11 @@ def told(jobs: TestClient) -> str:
 
 
 class TestReplay:
+    def test_in_pieces(self, jobs: TestClient, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = jobs.get(f"/jobs/{told}/events").text
+        monkeypatch.setattr(events_stream, "EVENTS_AT_A_TIME", 2)
+        assert jobs.get(f"/jobs/{told}/events").text == whole
+
     def test_everything_in_order(self, jobs: TestClient, told: str) -> None:
         response = jobs.get(f"/jobs/{told}/events")
         assert response.headers["content-type"].startswith("text/event-stream")
