@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 2**20
-DEVICE = re.compile(r"cpu|cuda:\d+|mps")
+DEVICE = re.compile(r"cpu|cuda:\d+(\+\d+)*|mps")
 
 
 class JobOptions(BaseModel):
@@ -31,7 +31,7 @@ class JobOptions(BaseModel):
     devices: str = Field(
         default="auto",
         description="one worker process each, separated by commas, as in cuda:0,cuda:1 or cpu,cpu; "
-        "auto: every GPU, or else one for two processor cores",
+        "cuda:0+1 has two GPUs, which its trainings share; auto: every GPU, or else one for two cores",
     )
     lease_seconds: float = Field(
         default=6.0, gt=0, description="a worker that gives no sign of life for this time has lost its job"
@@ -76,7 +76,7 @@ class JobOptions(BaseModel):
     def _known_devices(cls, value: str) -> str:
         names = [name.strip() for name in value.split(",")]
         if names != ["auto"] and not all(DEVICE.fullmatch(name) for name in names):
-            raise ValueError("must be auto, or cpu, cuda:0, … separated by commas")
+            raise ValueError("must be auto, or cpu, cuda:0, cuda:1+2, … separated by commas")
         return ",".join(names)
 
     @property

@@ -150,6 +150,15 @@ class TrainingSpec(Strict):
     epochs: int | None = Field(default=None, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=65_536)
     accumulate: int = Field(default=1, ge=1, le=1024, description="batches whose gradients are averaged")
+    chunk_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="samples encoded at once: a batch larger than memory, for one more pass; null: all",
+    )
+    processes: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="that share every batch; null: one for each GPU of the worker, one without GPU",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63)
     evaluate_every: int | None = Field(
         default=None, ge=1, description="steps; null: 50 times in an exact run, else 20 times"
@@ -205,6 +214,15 @@ class TrainingSpec(Strict):
         yield ("epochs",), both, "give steps or epochs, not both"
         yield ("precision",), self.exact and self.precision == "bf16", "too coarse for the exact objective"
         yield ("accumulate",), self.exact and self.accumulate > 1, "the exact objective has no batches"
+        several = self.processes is not None and self.processes > 1
+        yield ("processes",), several and self.exact, "the exact objective is not shared"
+        wide = self.processes is not None and self.processes > self.batch_size
+        yield ("processes",), wide, "cannot share a batch with fewer samples"
+        yield (
+            ("chunk_size",),
+            self.exact and self.chunk_size is not None,
+            "the exact objective has no batches",
+        )
         often = self.steps is not None and self.steps > MAX_EVALUATIONS * (self.evaluate_every or self.steps)
         yield ("evaluate_every",), often, f"allows more than {MAX_EVALUATIONS} evaluations"
 

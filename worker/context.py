@@ -49,6 +49,11 @@ class JobContext:
         return list(self._artifacts.values())
 
     @property
+    def store_url(self) -> str:
+        """Where companions find the data sets."""
+        return self._store.url
+
+    @property
     def stopping(self) -> Stopping | None:
         return self._channel.stopping
 

@@ -33,10 +33,10 @@ def count_gpus() -> int:
 
 
 def runner_environment(device: str, share: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables of a runner that sees its device and no other.
+    """Variables of a runner that sees its device, or devices, and no other.
 
     Args:
-        device: "cpu", "cuda:0", "mps".
+        device: "cpu", "cuda:0", "cuda:0+1", "mps".
         share: how many runners there are on this machine; each has its share of the processor cores.
 
     >>> runner_environment("cuda:1", 1, {"CUDA_VISIBLE_DEVICES": "4,6"})["CUDA_VISIBLE_DEVICES"]
@@ -44,8 +44,9 @@ def runner_environment(device: str, share: int, environment: Mapping[str, str]) 
     """
     threads = str(max(1, (os.cpu_count() or 1) // share))
     changed = {name: environment.get(name, threads) for name in THREADS}
-    kind, _, index = device.partition(":")
-    changed[VISIBLE] = _visible(int(index), environment.get(VISIBLE)) if kind == "cuda" else ""
+    kind, _, numbers = device.partition(":")
+    indices = map(int, numbers.split("+")) if kind == "cuda" else ()
+    changed[VISIBLE] = ",".join(_visible(index, environment.get(VISIBLE)) for index in indices)
     return {**environment, **changed}
 
 

@@ -68,9 +68,12 @@ def _more_kinds() -> Mapping[str, Kind]:
 
 
 def _train(spec: bytes, context: JobContext, limits: Limits) -> None:
+    from worker.companions import shared_by_processes
     from worker.training.trainer import train
 
-    summary = train(parse(spec, TrainingSpec), context)
+    parsed = parse(spec, TrainingSpec)
+    with shared_by_processes(parsed, context.store_url) as processes:
+        summary = train(parsed, context, processes)
     context.artifact(RESULT, encode(summary), "application/json")
 
 

@@ -132,13 +132,12 @@ class RunnerProcess:
         return header, body
 
     def memory(self) -> int:
-        """Bytes of memory the process uses now; 0 where the system does not say."""
+        """Bytes of memory it and its companions use now; 0 where the system does not say."""
         try:
-            text = Path(f"/proc/{self.pid}/status").read_text()
+            companions = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         except OSError:
-            return 0
-        lines = (line.split() for line in text.splitlines())
-        return sum(int(line[1]) * 1024 for line in lines if line and line[0] in ("RssAnon:", "RssShmem:"))
+            companions = []
+        return sum(_memory(pid) for pid in (self.pid, *map(int, companions)))
 
     def kill(self) -> None:
         """End it and what it started, at once. May be called again."""
@@ -150,3 +149,12 @@ class RunnerProcess:
         self._channel.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+
+def _memory(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    lines = (line.split() for line in text.splitlines())
+    return sum(int(line[1]) * 1024 for line in lines if line and line[0] in ("RssAnon:", "RssShmem:"))

@@ -100,6 +100,10 @@ def test_one_key_is_kept_over_all_attempts() -> None:
             },
         ),
         ({"data": "mnist5k", "accumulate": 4}, {"data": {"builtin": "mnist5k"}, "accumulate": 4}),
+        (
+            {"data": "mnist5k", "chunk_size": 32, "processes": 2},
+            {"data": {"builtin": "mnist5k"}, "chunk_size": 32, "processes": 2},
+        ),
     ],
     ids=str,
 )

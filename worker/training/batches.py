@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from anglewise.errors import InvalidInput
+from worker.training.chunks import encode_in_chunks
 from worker.training.data import IntArray, TrainingData
 from worker.training.encoders import FreeFeatures
 from worker.training.plan import Plan, Stream, generator
+from worker.training.processes import ALONE, Processes
 from worker.training.views import random_view
 
 MAX_RESIDENT = 2**29
@@ -47,10 +49,18 @@ class Batches:
 
 
 class Embedder:
-    """The encoder on rows of the data, or on random views of them."""
+    """The encoder on rows of the data, or on random views of them, shared by the processes of the run."""
 
-    def __init__(self, encoder: nn.Module, data: TrainingData, plan: Plan, *, views: bool = False) -> None:
-        self.encoder, self.plan = encoder, plan
+    def __init__(
+        self,
+        encoder: nn.Module,
+        data: TrainingData,
+        plan: Plan,
+        processes: Processes = ALONE,
+        *,
+        views: bool = False,
+    ) -> None:
+        self.encoder, self.plan, self.processes = encoder, plan, processes
         self.x: Tensor | None = None
         if data.x is not None:
             self.x = torch.from_numpy(data.x)
@@ -68,22 +78,28 @@ class Embedder:
 
     def __call__(self, rows: IntArray) -> Tensor:
         """(b, d) embeddings."""
-        z: Tensor = self.encoder(self.samples(rows))
-        return z
+        part = self.processes.part(len(rows))
+        z = encode_in_chunks(self.encoder, self.samples(rows[part]), self.plan.chunk)
+        return self.processes.gather(z, len(rows))
 
     def two_views(self, rows: IntArray, number: int) -> Tensor:
         """(2b, d) embeddings of one random view of every row, then of another."""
         seeds = generator(self.plan.seed, Stream.VIEWS, number).integers(0, 2**63, 2).tolist()
         x = self.samples(rows)
-        z: Tensor = self.encoder(torch.cat([random_view(x, seed) for seed in seeds]))
-        return z
+        views = torch.cat([random_view(x, seed) for seed in seeds])
+        z = encode_in_chunks(self.encoder, views[self.processes.part(len(views))], self.plan.chunk)
+        return self.processes.gather(z, len(views))
 
     @torch.no_grad()
     def all(self, rows: IntArray, block: int = 1024) -> Tensor:
-        """(n, d) embeddings of many rows, in blocks, as after training, on the CPU."""
+        """(n, d) embeddings of many rows as after training, in blocks, by this process alone, on the CPU."""
         if isinstance(self.encoder, FreeFeatures):
-            return self(rows).cpu()
+            return self._encoded(rows)
         self.encoder.eval()
-        parts = [self(rows[start : start + block]).cpu() for start in range(0, len(rows), block)]
+        parts = [self._encoded(rows[start : start + block]) for start in range(0, len(rows), block)]
         self.encoder.train()
         return torch.cat(parts)
+
+    def _encoded(self, rows: IntArray) -> Tensor:
+        z: Tensor = self.encoder(self.samples(rows))
+        return z.cpu()

@@ -31,7 +31,18 @@ class Diverged(TrainingError):
     code = "diverged"
 
 
-class Context(Protocol):
+class Samples(Protocol):
+    """Where stored data sets come from."""
+
+    def dataset(self, dataset_id: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+        """x (n, …) and y (n,) of a stored data set.
+
+        Raises:
+            Exception: it is not there or not readable; the run ends with it.
+        """
+
+
+class Context(Samples, Protocol):
     """Called from the training loop, so every method should return soon.
 
     After a resume the steps since the checkpoint are reported again, with the same numbers: the later
@@ -66,10 +77,3 @@ class Context(Protocol):
 
     def artifact(self, name: str, data: bytes, media_type: str) -> None:
         """A file of the finished run; a second one of the same name replaces the first."""
-
-    def dataset(self, dataset_id: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
-        """x (n, …) and y (n,) of a stored data set.
-
-        Raises:
-            Exception: it is not there or not readable; the run ends with it.
-        """

@@ -11,7 +11,7 @@ from anglewise.errors import InvalidInput
 from jobs.datasets.builtin import load_builtin
 from jobs.datasets.generators import gaussian_classes
 from jobs.training_spec import TrainingSpec, check_subsample
-from worker.training.context import Context
+from worker.training.context import Samples
 from worker.training.plan import Stream, generator
 
 FloatArray = npt.NDArray[np.float32]
@@ -44,7 +44,7 @@ class TrainingData:
         return len(self.y)
 
 
-def load_data(spec: TrainingSpec, context: Context) -> TrainingData:
+def load_data(spec: TrainingSpec, samples: Samples) -> TrainingData:
     """
     Raises:
         InvalidInput: the data does not go with the spec.
@@ -54,22 +54,22 @@ def load_data(spec: TrainingSpec, context: Context) -> TrainingData:
         counts = tuple(spec.data.class_counts)
         y = np.repeat(np.arange(len(counts)), counts).astype(np.int64)
         return TrainingData(None, y, tuple(range(len(counts))), counts)
-    x, raw = _source(spec, context)
+    x, raw = _source(spec, samples)
     labels, y = np.unique(raw, return_inverse=True)
     keep = _subsample(y.astype(np.int64), spec.data.class_counts, spec.seed)
     y = y[keep].astype(np.int64)
     counts = tuple(np.bincount(y, minlength=len(labels)).tolist())
-    samples = None if spec.encoder.name == "free" else _standardized(_arranged(x[keep], spec.encoder.name))
-    return TrainingData(samples, y, tuple(labels.tolist()), counts)
+    arranged = None if spec.encoder.name == "free" else _standardized(_arranged(x[keep], spec.encoder.name))
+    return TrainingData(arranged, y, tuple(labels.tolist()), counts)
 
 
-def _source(spec: TrainingSpec, context: Context) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+def _source(spec: TrainingSpec, samples: Samples) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
     if spec.data.builtin is not None:
         return load_builtin(spec.data.builtin)
     if spec.data.generator is not None:
         return gaussian_classes(spec.data.generator)
     assert spec.data.dataset is not None
-    x, y = context.dataset(spec.data.dataset)
+    x, y = samples.dataset(spec.data.dataset)
     if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
         raise InvalidInput(("data", "dataset"), f"has samples {x.shape} and labels {y.shape}")
     return x, y

@@ -10,6 +10,7 @@ import torch
 
 from worker.training.data import TrainingData
 from worker.training.plan import Plan
+from worker.training.processes import Processes
 
 SMALL_TABLE = 2**20
 """Numbers up to which one thread is enough."""
@@ -30,8 +31,8 @@ def deterministic(plan: Plan) -> Iterator[None]:
 
 
 @contextmanager
-def few_threads(data: TrainingData, plan: Plan) -> Iterator[None]:
-    """One thread for small tables of free features: they are too small to share.
+def few_threads(data: TrainingData, plan: Plan, processes: Processes) -> Iterator[None]:
+    """One thread for small tables of free features: they are too small to share; else this process's share.
 
     Threads that wait for each other cost a multiple of the work when other processes want the cores too.
     """
@@ -39,6 +40,8 @@ def few_threads(data: TrainingData, plan: Plan) -> Iterator[None]:
     numbers = len(data) * (len(data) if plan.weighted else plan.dimension)
     if data.x is None and numbers <= SMALL_TABLE:
         torch.set_num_threads(1)
+    elif processes.size > 1:
+        torch.set_num_threads(max(1, before // processes.size))
     try:
         yield
     finally:

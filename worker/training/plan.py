@@ -12,6 +12,7 @@ import torch
 from anglewise.errors import InvalidInput
 from jobs.training_losses import Drawn
 from jobs.training_spec import Optimizer, Schedule, TrainingSpec
+from worker.training.processes import ALONE, Processes
 
 EVALUATIONS = {True: 50, False: 20}
 """Evaluations of an exact and of a sampled run that do not say how many they want."""
@@ -19,6 +20,8 @@ CHECKPOINTS = 10
 """Checkpoints of a run that does not say how many it wants: those of large runs are hundreds of megabytes."""
 DEFAULT_STEPS = {True: 500, False: 2000}
 """Steps of an exact and of a sampled run that give neither steps nor epochs."""
+MAX_ENCODED = 2 * 65_536
+"""Anchors and positives of the largest batch."""
 Projection = Literal["sphere", "ball", "none"]
 
 
@@ -54,6 +57,8 @@ class Plan:
     """anchors of one batch"""
     accumulate: int
     """batches of one step"""
+    chunk: int
+    """samples that a process encodes at once"""
     evaluate_every: int
     """steps between evaluations; the first and last step are evaluated too"""
     checkpoint_every: int
@@ -70,10 +75,11 @@ class Plan:
     device: torch.device
 
 
-def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
+def make_plan(spec: TrainingSpec, counts: list[int], processes: Processes = ALONE) -> Plan:
     """
     Args:
         counts: samples of each class in training.
+        processes: those that share the run.
 
     Raises:
         InvalidInput: a field does not go with these counts.
@@ -81,6 +87,8 @@ def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
     spec.check_counts(counts)
     items, exact, euclidean = sum(counts), spec.exact, spec.loss.name == "euclidean"
     batch = min(spec.batch_size, items)
+    if processes.size > batch:
+        raise InvalidInput(("processes",), f"a batch of {batch} cannot be shared by {processes.size}")
     steps_per_epoch = 1 if exact else max(1, items // (batch * spec.accumulate))
     steps = spec.steps or (spec.epochs or 0) * steps_per_epoch or DEFAULT_STEPS[exact]
     evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS[exact]))
@@ -94,6 +102,7 @@ def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
         steps_per_epoch=steps_per_epoch,
         batch=batch,
         accumulate=spec.accumulate,
+        chunk=spec.chunk_size or MAX_ENCODED,
         evaluate_every=evaluate_every,
         checkpoint_every=spec.checkpoint_every or max(evaluate_every, math.ceil(steps / CHECKPOINTS)),
         optimizer=_optimizer(spec),
@@ -102,7 +111,7 @@ def make_plan(spec: TrainingSpec, counts: list[int]) -> Plan:
         stop_gap=spec.stop_gap,
         dtype=torch.float64 if double else torch.float32,
         autocast=spec.precision == "bf16",
-        device=_device(spec.device),
+        device=_device(spec.device, processes),
     )
 
 
@@ -116,9 +125,9 @@ def _optimizer(spec: TrainingSpec) -> Optimizer:
     return chosen.model_copy(update={"lr": rates[chosen.name]})
 
 
-def _device(name: str) -> torch.device:
+def _device(name: str, processes: Processes) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise InvalidInput(("device",), "this worker has no CUDA device")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    return torch.device(name, processes.local_rank) if name == "cuda" else torch.device(name)

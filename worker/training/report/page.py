@@ -32,6 +32,7 @@ def render(summary: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
     facts = {
         "steps": f"{summary['steps']}{' (ended early)' if summary['stopped_early'] else ''}",
         "time": f"{summary['seconds']:.1f} s on {summary['device']}, {summary['precision']}",
+        "processes": summary["processes"],
         "samples": sum(described["count"] for described in summary["classes"]),
         "dimension": summary["dimension"],
         "parameters": summary["parameters"],

@@ -34,6 +34,8 @@ def train(
     epochs: int | None = None,
     batch_size: int | None = None,
     accumulate: int | None = None,
+    chunk_size: int | None = None,
+    processes: int | None = None,
     seed: int | None = None,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
@@ -59,6 +61,8 @@ def train(
         positives: another sample of the class, or another view of the same image.
         optimizer, schedule: a name, or a dictionary with ``name`` and settings.
         steps, epochs: how long; not both.
+        accumulate, chunk_size: batches of one step; samples encoded at once, for batches beyond memory.
+        processes: that share every batch; None: one for each GPU of the worker.
         evaluate_every, checkpoint_every: steps.
         stop_gap: stop when the risk is this close to the optimum.
         name: for people.
@@ -79,6 +83,8 @@ def train(
         epochs=epochs,
         batch_size=batch_size,
         accumulate=accumulate,
+        chunk_size=chunk_size,
+        processes=processes,
         seed=seed,
         evaluate_every=evaluate_every,
         checkpoint_every=checkpoint_every,

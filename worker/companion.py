@@ -1,0 +1,78 @@
+"""A companion of a runner: ``python -m worker.companion``.  Takes its part in one training.
+
+Its order is the first line of standard input, and its parent is gone when that ends. If it cannot go on it
+writes the reason, as JSON, to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobs.store import ObjectStore, StoreUnavailable
+from jobs.training_spec import Data, TrainingSpec
+from worker.failures import reason_for
+from worker.logs import log_to_stderr
+from worker.parent import die_with_parent
+
+RETRY_SECONDS = 1.0
+
+
+def main() -> None:
+    order = json.loads(_first_line())
+    die_with_parent()
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever libraries print goes to the log of the worker
+    log_to_stderr("companion")
+    try:
+        _take_part(order)
+    except Exception as error:
+        os.write(answers, reason_for(error).model_dump_json().encode())
+        sys.exit(1)
+
+
+def _take_part(order: dict[str, Any]) -> None:
+    from worker.training.processes import Processes, joined
+    from worker.training.trainer import follow
+
+    spec = TrainingSpec.model_validate_json(order["spec"])
+    rank, size = order["rank"], order["size"]
+    with joined(Processes(rank, size, rank), order["meeting"]) as processes:
+        follow(spec, StoredSamples(order["store_url"]), processes)
+
+
+def _first_line() -> bytes:
+    """Byte by byte: what follows is for the watch over the parent."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit(0)
+        line += byte
+    return line
+
+
+class StoredSamples:
+    """See `worker.training.context.Samples`; waits while the store is away, as the runner does."""
+
+    def __init__(self, store_url: str) -> None:
+        self._store = ObjectStore(store_url)
+
+    def dataset(self, dataset_id: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+        from jobs.datasets.loading import load
+
+        while True:
+            try:
+                return load(self._store, Data(dataset=dataset_id))
+            except StoreUnavailable:
+                time.sleep(RETRY_SECONDS)
+
+
+if __name__ == "__main__":
+    main()
