@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from worker_helpers import Bench, eventually
 from anglewise.errors import InvalidInput
 from jobs import paths
 from jobs.record import Step
-from jobs.states import State
+from jobs.states import Reason, ReasonCode, State
 from jobs.training_spec import TrainingSpec
-from worker.companions import wanted_processes
+from worker import companions as companions_module
+from worker.companions import CompanionFailed, Companions, wanted_processes
 from worker.devices import runner_environment
+from worker.failures import reason_for
 
 MakeBench = Callable[..., Bench]
 SHARED: dict[str, Any] = {
@@ -35,7 +38,8 @@ LONG = {**SHARED, "steps": 10**6, "evaluate_every": 10**5, "checkpoint_every": 5
 def companions(here: Bench) -> list[int]:
     """Processes started by the runner of a bench."""
     runner = here.supervisor._runner
-    assert runner is not None
+    if runner is None or runner.ended:
+        return []
     text = Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text()
     return [int(word) for word in text.split()]
 
@@ -91,6 +95,35 @@ def test_no_companion_outlives_its_run(how: str, bench: MakeBench) -> None:
     last = here.journal.read(job_id).entries[-1].step
     assert last is {"cancel": Step.CANCELLED, "kill": Step.LOST}[how]
     eventually(lambda: gone(companion), 10)
+
+
+def test_a_companion_that_never_joins_ends_the_attempt(bench: MakeBench) -> None:
+    here = bench()
+    job_id = here.submit("training", **LONG)
+    thread = here.begin(job_id)
+    os.kill(eventually(lambda: companions(here))[0], signal.SIGKILL)  # it still loads torch
+    thread.join(30)
+    assert here.journal.read(job_id).entries[-1].step is Step.LOST
+
+
+def test_a_companion_says_why_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reason = Reason(code=ReasonCode.OUT_OF_MEMORY, message="it needed more memory than it may use")
+    module = tmp_path / "companion.py"
+    module.write_text(f"print({reason.model_dump_json()!r}); raise SystemExit(1)", encoding="utf-8")
+    monkeypatch.setattr(companions_module, "GRACE_SECONDS", 600.0)  # it would end this process
+    start = subprocess.Popen
+
+    def instead(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return start([command[0], str(module)], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", instead)
+    group = Companions({"size": 3})
+    try:
+        with pytest.raises(CompanionFailed, match="more memory") as error:
+            group.explain(RuntimeError("Connection closed by peer"))
+    finally:
+        group.end()
+    assert reason_for(error.value) == reason
 
 
 def test_a_run_that_diverges_says_so(bench: MakeBench) -> None:
