@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.table import print_row
 
-PARTS = ("class_geometry", "http", "realizability", "best_geometry", "jobs", "training")
+PARTS = ("class_geometry", "http", "realizability", "best_geometry", "jobs", "training", "large_batches")
 
 
 def main(names: list[str]) -> int:

@@ -18,7 +18,7 @@ from shared_runs import RUNS, STOP_AFTER, outcome, spec_of
 from anglewise.errors import InvalidInput
 from jobs.training_spec import TrainingSpec
 from worker.training.plan import make_plan
-from worker.training.processes import ALONE, Processes
+from worker.training.processes import ALONE, Next, Processes
 from worker.training.trainer import train
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def test_parts_cover_every_item_once() -> None:
 def test_one_process_exchanges_nothing() -> None:
     z = torch.ones(3, 2, requires_grad=True)
     assert ALONE.gather(z, 3) is z
-    assert ALONE.first_decides(True)
+    assert ALONE.first_decides(Next.STEP) is Next.STEP
     assert ALONE.from_first(b"abc") == b"abc"
 
 

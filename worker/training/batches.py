@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from anglewise.errors import InvalidInput
 from worker.training.chunks import encode_in_chunks
 from worker.training.data import IntArray, TrainingData
-from worker.training.encoders import FreeFeatures
 from worker.training.plan import Plan, Stream, generator
 from worker.training.processes import ALONE, Processes
 from worker.training.views import random_view
@@ -92,14 +91,15 @@ class Embedder:
 
     @torch.no_grad()
     def all(self, rows: IntArray, block: int = 1024) -> Tensor:
-        """(n, d) embeddings of many rows as after training, in blocks, by this process alone, on the CPU."""
-        if isinstance(self.encoder, FreeFeatures):
-            return self._encoded(rows)
+        """(n, d) embeddings of many rows as after training, in blocks, on the CPU."""
+        self.processes.copy_from_first(self.encoder.buffers())
         self.encoder.eval()
-        parts = [self._encoded(rows[start : start + block]) for start in range(0, len(rows), block)]
+        mine = rows[self.processes.part(len(rows))]
+        parts = [self._after_training(mine[start : start + block]) for start in range(0, len(mine), block)]
         self.encoder.train()
-        return torch.cat(parts)
+        z = torch.cat(parts)
+        return z if self.processes.size == 1 else self.processes.gathered(z, len(rows))
 
-    def _encoded(self, rows: IntArray) -> Tensor:
+    def _after_training(self, rows: IntArray) -> Tensor:
         z: Tensor = self.encoder(self.samples(rows))
         return z.cpu()

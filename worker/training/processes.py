@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -25,6 +26,16 @@ PATIENCE = timedelta(days=1)
 """The others wait while the first one predicts and evaluates; a process that ends is noticed at once."""
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables that torch's launcher sets."""
+
+
+class Next(IntEnum):
+    """What all processes do next."""
+
+    STEP = 0
+    FINISH = 1
+    """Embed all samples, and end."""
+    STOP = 2
+    """End now."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +94,19 @@ class Processes:
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def first_decides(self, choice: bool) -> bool:
+    def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite these by those of the first process."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, src=0)
+
+    def first_decides(self, choice: Next) -> Next:
         """What the first process chose; what the others pass does not count."""
         if self.size == 1:
             return choice
-        word = torch.tensor([choice], dtype=torch.uint8)
+        word = torch.tensor(choice)
         dist.broadcast(word, src=0)
-        return bool(word.item())
+        return Next(int(word))
 
     def from_first(self, data: bytes) -> bytes:
         """The bytes that the first process passed, in all."""

@@ -11,18 +11,22 @@ from torch import Tensor
 from jobs.training_spec import TrainingSpec
 from worker.training.batches import Embedder
 from worker.training.context import Diverged
-from worker.training.data import TrainingData
+from worker.training.data import Embeddings, IntArray, TrainingData, evenly
 from worker.training.encoders import build_encoder
 from worker.training.objectives import build_objective
 from worker.training.optimizers import build_optimizer, rate
 from worker.training.plan import Plan
 from worker.training.processes import Processes
 
+MAX_EVALUATED = 10_000
+"""Samples of an evaluation, the same share of every class."""
+
 
 class Steps:
     """Everything random in step s depends on (seed, s) alone, so any process can take it.
 
     Attributes:
+        evaluated: samples of an evaluation.
         done: how many steps were taken.
     """
 
@@ -34,6 +38,7 @@ class Steps:
         views = spec.positives == "views"
         self.embedder = Embedder(self.encoder, data, plan, processes, views=views)
         self.objective = build_objective(spec, self.embedder, data, plan)
+        self.evaluated = evenly(data, MAX_EVALUATED)
         self.done = 0
         self._losses: list[float] = []
         self._anchors: list[int] = []
@@ -42,6 +47,15 @@ class Steps:
     def converged(self) -> bool:
         """Whether the optimizer has found that nothing is left to do."""
         return bool(getattr(self.optimizer, "converged", False))
+
+    def due(self, every: int) -> bool:
+        """Whether this is one of every so many steps, or the last one."""
+        return self.done % every == 0 or self.done == self.plan.steps or self.converged
+
+    def embeddings(self, rows: IntArray) -> Embeddings:
+        """(n, d) of these samples; all processes take part."""
+        z: Embeddings = self.embedder.all(rows).numpy()
+        return z
 
     def advance(self) -> None:
         """One optimizer step.

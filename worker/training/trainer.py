@@ -20,19 +20,16 @@ from anglewise.version import __version__
 from jobs.training_spec import TrainingSpec
 from worker.training import checkpoint
 from worker.training.context import Context, Diverged, Samples
-from worker.training.data import Embeddings, IntArray, TrainingData, evenly, load_data
+from worker.training.data import TrainingData, load_data
 from worker.training.evaluation import evaluate, report
 from worker.training.machine import deterministic, few_threads
 from worker.training.plan import Plan, make_plan
 from worker.training.prediction import Prediction, predict
-from worker.training.processes import ALONE, Processes
+from worker.training.processes import ALONE, Next, Processes
 from worker.training.report import report_files
 from worker.training.steps import Steps
 
 Values = dict[str, float | None]
-
-MAX_EVALUATED = 10_000
-"""Samples of an evaluation, the same share of every class."""
 
 
 def train(spec: TrainingSpec, context: Context, processes: Processes = ALONE) -> dict[str, Any]:
@@ -57,15 +54,15 @@ def train(spec: TrainingSpec, context: Context, processes: Processes = ALONE) ->
         while run.goes_on():
             run.steps.advance()
             context.progress(run.steps.done, plan.steps)
-            if run.due(plan.evaluate_every):
+            if run.steps.due(plan.evaluate_every):
                 run.evaluate()
-            if run.due(plan.checkpoint_every):
+            if run.steps.due(plan.checkpoint_every) or run.finished:
                 run.save()
         return run.finish(time.monotonic() - started)
 
 
 def follow(spec: TrainingSpec, samples: Samples, processes: Processes) -> None:
-    """The part of every other process in `train`: the same steps, until the first one ends them."""
+    """The part of every other process in `train`: the same steps and its share of every evaluation."""
     data = load_data(spec, samples)
     plan = make_plan(spec, list(data.counts), processes)
     with deterministic(plan), few_threads(data, plan, processes):
@@ -73,8 +70,14 @@ def follow(spec: TrainingSpec, samples: Samples, processes: Processes) -> None:
         saved = processes.from_first(b"")
         if saved:
             steps.load(checkpoint.unpack(saved))
-        while processes.first_decides(False):
+        else:
+            steps.embeddings(steps.evaluated)
+        while (word := processes.first_decides(Next.STOP)) is Next.STEP:
             steps.advance()
+            if steps.due(plan.evaluate_every):
+                steps.embeddings(steps.evaluated)
+        if word is Next.FINISH:
+            steps.embeddings(np.arange(len(data)))
 
 
 class Run:
@@ -92,7 +95,6 @@ class Run:
         self.data, self.plan, self.prediction = data, plan, prediction
         self.context, self.processes = context, processes
         self.steps = Steps(spec, data, plan, processes)
-        self.evaluated = evenly(data, MAX_EVALUATED)
         self.last: Values = {}
         self.history: list[tuple[int, Values]] = []
 
@@ -103,37 +105,29 @@ class Run:
         close = gap is not None and wanted is not None and gap <= wanted
         return close or self.steps.converged
 
-    def due(self, every: int) -> bool:
-        done = self.steps.done
-        return done % every == 0 or done == self.plan.steps or self.finished
-
     def goes_on(self) -> bool:
         """Whether there is another step to take; the other processes hear of it.
 
         Raises:
             Stopped
         """
-        more = self.steps.done < self.plan.steps and not self.finished
+        if self.steps.done == self.plan.steps or self.finished:
+            self.processes.first_decides(Next.FINISH)
+            return False
         stopping = self.context.stopping
-        self.processes.first_decides(more and stopping is None)
-        if more and stopping == "shutdown":
+        self.processes.first_decides(Next.STEP if stopping is None else Next.STOP)
+        if stopping == "shutdown":
             self.save()
-        if more:
-            self.context.check()
-        return more
-
-    def embeddings(self, rows: IntArray) -> Embeddings:
-        """(n, d) of these samples."""
-        z: Embeddings = self.steps.embedder.all(rows).numpy()
-        return z
+        self.context.check()
+        return True
 
     def evaluate(self) -> None:
         """Measure and report."""
         step = self.steps.done
-        z = self.embeddings(self.evaluated)
+        z = self.steps.embeddings(self.steps.evaluated)
         if not np.isfinite(z).all():
             raise Diverged(f"the embeddings are no longer finite after step {step}")
-        measured = evaluate(z, self.data.y[self.evaluated], self.plan, self.prediction)
+        measured = evaluate(z, self.data.y[self.steps.evaluated], self.plan, self.prediction)
         self.last = {**self.steps.recent(), **measured}
         self.history.append((step, self.last))
         self.context.metrics(step, self.last)
@@ -162,7 +156,7 @@ class Run:
 
     def finish(self, seconds: float) -> dict[str, Any]:
         """Write the artifacts; the summary."""
-        z = self.embeddings(np.arange(len(self.data)))
+        z = self.steps.embeddings(np.arange(len(self.data)))
         self.context.artifact("embeddings.npy", _npy(z), "application/x-npy")
         self.context.artifact(
             "labels.npy", _npy(np.asarray(self.data.labels)[self.data.y]), "application/x-npy"
