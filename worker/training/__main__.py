@@ -99,7 +99,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, InvalidInput):
         return f"{pointer(error.field) or 'the spec'}: {error.message}"
     if isinstance(error, Problem):
-        return "; ".join(f"{where}: {what}" for where, what in error.errors) or error.detail
+        return "; ".join(f"{where or 'the spec'}: {what}" for where, what in error.errors) or error.detail
     return str(error)
 
 

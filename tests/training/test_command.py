@@ -1,0 +1,115 @@
+"""A training without a service: its folder, its refusals, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from worker.training.__main__ import STOPPED, main
+
+CLOUDS = {"generator": {"classes": 3, "samples_per_class": 12, "dimension": 4}}
+RUN: dict[str, Any] = {
+    "data": CLOUDS,
+    "encoder": {"name": "linear"},
+    "loss": {"name": "supcon"},
+    "steps": 6,
+    "evaluate_every": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """The command takes over signals; give them back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def command(folder: Path, document: Any, *more: str | Path) -> int:
+    spec = folder / "spec.json"
+    spec.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return main([str(spec), str(folder / "result"), *map(str, more)])
+
+
+def test_a_run_leaves_what_a_job_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, RUN) == 0
+    names = {path.name for path in (tmp_path / "result").iterdir()}
+    artifacts = {"embeddings.npy", "labels.npy", "checkpoint.safetensors", "result.json"}
+    assert names == artifacts | {f"report.{end}" for end in ("html", "json", "png")} | {
+        "spec.json",
+        "resume.safetensors",
+    }
+    result = json.loads((tmp_path / "result" / "result.json").read_text())
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in said[:-1]] == ["step 0", "step 3", "step 6"]
+    assert said[-1] == result["verdict"]
+    assert np.load(tmp_path / "result" / "embeddings.npy").shape == (36, 3)
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    longer = {**RUN, "steps": 100_000, "evaluate_every": 100_000}
+    timer = threading.Timer(2.0, lambda: signal.raise_signal(signal.SIGTERM))
+    timer.start()
+    assert command(tmp_path, longer) == STOPPED
+    assert "goes on from" in capsys.readouterr().err
+    assert not (tmp_path / "result" / "result.json").exists()
+    timer = threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    assert command(tmp_path, longer) == STOPPED
+    assert "Going on from step" in capsys.readouterr().err
+
+
+def test_a_folder_is_for_one_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, RUN) == 0
+    assert command(tmp_path, RUN) == 0
+    assert command(tmp_path, {**RUN, "seed": 1}) == 2
+    assert "another spec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("{", "the spec: Expecting property name"),
+        ("[]", "must be an object"),
+        ({**RUN, "steps": "six"}, "/steps: must be an integer"),
+        ({**RUN, "data": []}, "/data: must be an object"),
+        ({**RUN, "processes": 2}, "/processes: torch's launcher started 1"),
+        ({**RUN, "data": {"dataset": "ds_01KBCJ6ZT0000000000000000Z"}}, "/data/dataset: "),
+        ({"data": {"class_counts": [3, 0]}}, "/data/class_counts/1"),
+        ({**RUN, "encoder": {"name": "cnn"}}, "/encoder/name: needs images"),
+    ],
+)
+def test_refusals_name_the_field(
+    document: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(tmp_path, document) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "result" / "result.json").exists()
+
+
+def test_samples_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    good, other = tmp_path / "good.npz", tmp_path / "other.npz"
+    np.savez(good, x=rng.standard_normal((20, 3)), y=np.repeat(["a", "b"], 10))
+    np.savez(other, images=np.zeros(3))
+    without = {key: value for key, value in RUN.items() if key != "data"}
+    assert command(tmp_path, {**without, "data": {"class_counts": [10, 5]}}, "--data", good) == 0
+    result = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert result["classes"] == [{"label": "a", "count": 10}, {"label": "b", "count": 5}]
+    pickled = tmp_path / "pickled.npz"
+    np.savez(pickled, x=np.array([{}], dtype=object), y=np.zeros(1))
+    for bad in (other, pickled, tmp_path / "spec.json"):
+        assert command(tmp_path, without, "--data", bad) == 2
+        assert "no .npz file with arrays x and y" in capsys.readouterr().err
+    assert command(tmp_path, without, "--data", tmp_path / "missing.npz") == 2
+    assert "missing.npz" in capsys.readouterr().err
