@@ -7,7 +7,16 @@ import sys
 
 from benchmarks.table import print_row
 
-PARTS = ("class_geometry", "http", "realizability", "best_geometry", "jobs", "training", "large_batches")
+PARTS = (
+    "class_geometry",
+    "http",
+    "realizability",
+    "best_geometry",
+    "jobs",
+    "training",
+    "training_loop",
+    "large_batches",
+)
 
 
 def main(names: list[str]) -> int:

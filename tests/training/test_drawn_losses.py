@@ -12,7 +12,8 @@ from torch.nn.functional import normalize
 
 from anglewise.losses import Exponential, InfoNCE, Logistic, Loss, SquaredHinge, Triplet
 from anglewise.sampling import Sampling
-from worker.training.losses import allowed_negatives, averaged_loss, draw_negatives, drawn_loss
+from worker.training.losses import allowed_negatives, averaged_loss, draw_negatives, drawn_loss, negatives
+from worker.training.losses.negatives import IntArray
 from worker.training.risk import Risk
 
 LOSSES: list[Loss] = [
@@ -162,6 +163,37 @@ def test_negatives_are_distinct_allowed_and_even(sampling: Sampling) -> None:
     allowed = ~np.eye(6, dtype=bool) if sampling == "unsupervised" else classes[:, None] != classes
     expected = allowed / allowed.sum(1, keepdims=True)
     assert np.abs(hits / hits.sum(1, keepdims=True) - expected).max() < 0.02
+
+
+def slow_negatives(classes: IntArray, count: int, sampling: Sampling, rng: np.random.Generator) -> IntArray:
+    """Anchor by anchor: from a random place of its own list on, around and around."""
+    size = len(classes)
+    order, starts = rng.permutation(size), rng.integers(0, size, size)
+    drawn = np.full((size, count), -1)
+    for i in range(size):
+        if sampling == "supervised":
+            listed = [j for j in order if classes[j] != classes[i]]
+        else:
+            place = int(np.flatnonzero(order == i)[0])
+            listed = [*order[place + 1 :], *order[:place]]
+        if listed:
+            drawn[i] = [listed[(starts[i] + step) % len(listed)] for step in range(count)]
+    return drawn
+
+
+@pytest.mark.parametrize("mask_numbers", [2**20, 100, 1])
+@pytest.mark.parametrize("sampling", ["supervised", "unsupervised"])
+def test_negatives_are_those_of_a_loop(
+    sampling: Sampling, mask_numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many classes are taken at once; an interrupted run draws the same again."""
+    monkeypatch.setattr(negatives, "MASK_NUMBERS", mask_numbers)
+    rng = np.random.default_rng(0)
+    for size, classes, count in ((1, 1, 2), (2, 1, 1), (2, 2, 3), (7, 3, 1), (40, 4, 5), (40, 60, 41)):
+        y = rng.integers(0, classes, size) * 2**40 - 7
+        expected = slow_negatives(y, count, sampling, np.random.default_rng(size))
+        found = draw_negatives(y, count, sampling, np.random.default_rng(size))
+        assert np.array_equal(found, expected)
 
 
 def test_negatives_beyond_the_batch_repeat() -> None:

@@ -14,6 +14,8 @@ from anglewise.sampling import Sampling
 IntArray = npt.NDArray[np.int64]
 NONE = -1
 """In place of the negatives of an anchor that has none."""
+MASK_NUMBERS = 2**20
+"""Entries of which classes may draw which samples, held at a time."""
 
 
 def allowed_negatives(classes: IntArray, sampling: Sampling) -> npt.NDArray[np.bool_]:
@@ -30,7 +32,7 @@ def draw_negatives(classes: IntArray, count: int, sampling: Sampling, rng: np.ra
     such run is a uniformly random subset.
 
     Args:
-        classes: (B,) class of each sample.
+        classes: (B,) class of each sample, any integers.
         count: k ≥ 1.
 
     Returns:
@@ -39,18 +41,40 @@ def draw_negatives(classes: IntArray, count: int, sampling: Sampling, rng: np.ra
     size = len(classes)
     order = rng.permutation(size)
     starts = rng.integers(0, size, size)
-    run = np.arange(count)
-    drawn = np.full((size, count), NONE, dtype=np.int64)
     if sampling == "unsupervised":
-        if size > 1:
-            place = np.empty(size, dtype=np.int64)
-            place[order] = np.arange(size)
-            # Steps 1..B-1 from the anchor's own place never meet it; the start varies with the order.
-            steps = 1 + (starts[:, None] + run) % (size - 1)
-            drawn[:] = order[(place[:, None] + steps) % size]
+        return _of_others(order, starts, count)
+    return _of_other_classes(classes, order, starts, count)
+
+
+def _of_others(order: IntArray, starts: IntArray, count: int) -> IntArray:
+    size = len(order)
+    if size == 1:
+        return np.full((size, count), NONE, dtype=np.int64)
+    place = np.empty(size, dtype=np.int64)
+    place[order] = np.arange(size)
+    places = starts[:, None] + np.arange(count)
+    # Steps 1..B-1 from the anchor's own place never meet it; the start varies with the order.
+    places %= size - 1
+    places += 1 + place[:, None]
+    places %= size
+    drawn: IntArray = order[places]
+    return drawn
+
+
+def _of_other_classes(classes: IntArray, order: IntArray, starts: IntArray, count: int) -> IntArray:
+    """Each class has a list of the samples it may draw; those of a block of classes lie end to end."""
+    size, run = len(classes), np.arange(count)
+    drawn = np.full((size, count), NONE, dtype=np.int64)
+    kinds, number, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    if len(kinds) == 1:
         return drawn
-    for c in np.unique(classes):
-        anchors, allowed = np.flatnonzero(classes == c), order[classes[order] != c]
-        if len(allowed):
-            drawn[anchors] = allowed[(starts[anchors, None] + run) % len(allowed)]
+    for block in range(0, len(kinds), rows := max(1, MASK_NUMBERS // size)):
+        allowed = kinds[block : block + rows, None] != classes[order]
+        lists, lengths = np.broadcast_to(order, allowed.shape)[allowed], size - counts[block : block + rows]
+        first = np.cumsum(lengths) - lengths
+        anchors = np.flatnonzero((number >= block) & (number < block + rows))
+        places = starts[anchors, None] + run
+        places %= lengths[number[anchors] - block, None]
+        places += first[number[anchors] - block, None]
+        drawn[anchors] = lists[places]
     return drawn
