@@ -10,6 +10,7 @@ import pytest
 from memory_context import MemoryContext
 
 from anglewise.errors import InvalidInput
+from anglewise.metrics import measure
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopped
 from worker.training.trainer import train
@@ -118,3 +119,19 @@ def test_data_that_does_not_fit_the_spec() -> None:
         with pytest.raises(InvalidInput) as error:
             run({"data": {"dataset": name}, **fields}, MemoryContext(datasets=datasets))
         assert error.value.field == field
+
+
+def test_the_last_evaluation_is_what_the_core_measures() -> None:
+    context = MemoryContext()
+    document = {"data": CLOUDS, "encoder": {"name": "mlp"}, "loss": {"temperature": 0.5}, "steps": 40}
+    summary = run(document, context)
+    embeddings = np.load(io.BytesIO(context.artifacts["embeddings.npy"][0]))
+    labels = np.load(io.BytesIO(context.artifacts["labels.npy"][0]))
+    expected = measure(embeddings, labels, predicted_gram=np.array(summary["predicted"]["gram"])).values()
+    found = summary["metrics"]
+    both = set(expected) & set(found)
+    assert set(expected) - both == {"alignment", "uniformity"}
+    for name in both - {"entropic_gap"}:  # which needs weights, and these negatives have none
+        assert found[name] == pytest.approx(expected[name], rel=1e-6), name
+    assert 1 < found["effective_rank"] < 4
+    assert 0 < found["procrustes_similarity"] < 1

@@ -39,26 +39,39 @@ def evaluate(
     few = np.unique(np.linspace(0, len(y) - 1, min(len(y), PAIRED_ITEMS)).astype(np.int64))
     paired = labeled_embeddings(embeddings[few], y[few], unit=plan.projection == "sphere")
     all_classes = paired.classes == data.classes
+    r2_procrustes, similarity = _values(lambda: metrics.class_procrustes(moments, gram))
+    distance_max, distance_fro = _values(lambda: metrics.gram_distances(moments, cosines))
     return {
         "risk_gap": _value(lambda: risk_gap(embeddings, y, prediction)),
         "entropic_gap": _value(lambda: entropic_gap(paired, prediction.weighting if all_classes else None)),
         "r2_similarity": _value(lambda: metrics.class_r2_similarity(moments, gram)),
-        "r2_procrustes": _value(lambda: metrics.class_procrustes(moments, gram)[0]),
+        "r2_procrustes": r2_procrustes,
+        "procrustes_similarity": similarity,
         "nc1": _value(lambda: metrics.nc1(moments)),
         "nc2": _value(lambda: metrics.nc2(moments)),
         "cdnv": _value(lambda: metrics.cdnv(moments)),
-        "gram_distance_max": _value(lambda: metrics.gram_distances(moments, cosines)[0]),
-        "gram_distance_fro": _value(lambda: metrics.gram_distances(moments, cosines)[1]),
+        "effective_rank": _value(lambda: metrics.effective_rank(moments)),
+        "gram_distance_max": distance_max,
+        "gram_distance_fro": distance_fro,
         "minority_collapse_index": _value(lambda: metrics.largest_cosine(moments)) if angular else None,
     }
 
 
 def _value(compute: Callable[[], float]) -> float | None:
+    return _values(lambda: (compute(), 0.0))[0]
+
+
+def _values(compute: Callable[[], tuple[float, float]]) -> tuple[float | None, float | None]:
+    """Two that are computed together; None in place of what is no finite number."""
     try:
-        value = float(compute())
+        first, second = compute()
     except Unavailable:
-        return None
-    return value if np.isfinite(value) else None
+        return None, None
+    return _finite(first), _finite(second)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def risk_gap(embeddings: Embeddings, y: IntArray, prediction: Prediction) -> float:
