@@ -45,17 +45,21 @@ def wanted_processes(spec: TrainingSpec) -> int:
     """How many processes share this run on this worker.
 
     Raises:
-        InvalidInput: more than it has GPUs.
+        InvalidInput: more than it has GPUs, or processor cores.
     """
     if spec.exact:
         return 1
+    wanted = spec.processes
     if spec.device == "cpu" or not torch.cuda.is_available():
-        return spec.processes or 1
+        cores = os.cpu_count() or 1
+        if wanted is not None and wanted > cores:
+            raise InvalidInput(("processes",), f"this worker has {cores} processor cores")
+        return wanted or 1
     gpus = torch.cuda.device_count()
-    if spec.processes is not None and spec.processes > gpus:
+    if wanted is not None and wanted > gpus:
         message = f"this worker has {gpus} GPU(s); ANGLEWISE_DEVICES gives it several, as cuda:0+1"
         raise InvalidInput(("processes",), message)
-    return spec.processes or min(gpus, spec.batch_size)
+    return wanted or min(gpus, spec.batch_size)
 
 
 @contextmanager

@@ -154,15 +154,22 @@ def test_how_many_processes_share_a_run(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     document = {key: value for key, value in SHARED.items() if key not in ("processes", "device")}
     assert wanted_processes(TrainingSpec.model_validate({**document, **fields})) == expected
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    spec = TrainingSpec.model_validate({**SHARED, "device": "auto"})
-    with pytest.raises(InvalidInput, match="ANGLEWISE_DEVICES") as error:
+@pytest.mark.parametrize(
+    ("gpus", "processes", "message"), [(1, 2, "ANGLEWISE_DEVICES"), (0, 5, "4 processor cores")]
+)
+def test_more_processes_than_there_is_room_for(
+    gpus: int, processes: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    spec = TrainingSpec.model_validate({**SHARED, "device": "auto", "processes": processes})
+    with pytest.raises(InvalidInput, match=message) as error:
         wanted_processes(spec)
     assert error.value.field == ("processes",)
 
