@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,17 +75,18 @@ class Steps:
     def _backward(self) -> Tensor:
         """The loss of this step, its gradient in the parameters."""
         self.optimizer.zero_grad()
-        total = torch.zeros((), dtype=torch.float64)
-        for part in range(self.plan.accumulate):
-            loss, anchors = self.objective(self.done * self.plan.accumulate + part)
-            loss = loss / self.plan.accumulate
-            total += loss.detach().cpu()
+        total, parts = 0.0, self.plan.accumulate
+        for part in range(parts):
+            loss, anchors = self.objective(self.done * parts + part)
+            if parts > 1:
+                loss = loss / parts
+            total += float(loss.detach())
+            if not math.isfinite(total):
+                raise Diverged(f"the loss became {total} in step {self.done + 1}")
             self._anchors.append(anchors)
-            if not torch.isfinite(total):
-                raise Diverged(f"the loss became {float(total)} in step {self.done + 1}")
             loss.backward()  # type: ignore[no-untyped-call]
         self.processes.add_gradients(self.encoder.parameters())
-        return total
+        return torch.tensor(total, dtype=torch.float64)
 
     def recent(self) -> dict[str, float | None]:
         """The loss, of now (exact) or the mean over the steps since the last call, and its anchors."""
