@@ -44,19 +44,20 @@ def weighted_infonce(
     """
     with full_precision(z_ND) as cast:
         z_ND = cast(z_ND)
-        p_CN = _probabilities(classes_N, log_weights_CC, self_pairs).to(z_ND.dtype)
-        used_N = p_CN.sum(1)[classes_N] > 0
+        p_CC = _probabilities(classes_N, log_weights_CC, self_pairs).to(z_ND.dtype)
+        used_N = (p_CC.sum(1) > 0)[classes_N]
         excluded = self_pairs == "excluded"
         anchors = int(used_N.sum())
-        arguments = (z_ND, classes_N, p_CN, used_N, anchors, temperature, metric, excluded, block_numbers)
+        arguments = (z_ND, classes_N, p_CC, used_N, anchors, temperature, metric, excluded, block_numbers)
         value: Tensor = _WeightedInfoNCE.apply(*arguments)  # type: ignore[no-untyped-call]
     return BatchLoss(value, anchors)
 
 
 def _probabilities(classes_N: Tensor, log_weights_CC: Tensor, self_pairs: SelfPairs) -> Tensor:
-    """(C, N) p_ij of an anchor of each class, in double precision; its own place still has to be cleared.
+    """(C, C) p_ij of an anchor of each class against a sample of each, in double precision.
 
-    Rows are zero for classes whose anchors have no positive.
+    Rows are zero for classes whose anchors have no positive, columns for those without samples. An excluded
+    anchor itself still has to be cleared.
     """
     log_w_CC = log_weights_CC.double()
     counts_C = torch.bincount(classes_N, minlength=len(log_w_CC)).double()
@@ -64,8 +65,7 @@ def _probabilities(classes_N: Tensor, log_weights_CC: Tensor, self_pairs: SelfPa
     if self_pairs == "excluded":
         others_CC.diagonal().sub_(1.0).clamp_(min=0.0)
     log_total_C = torch.logsumexp(log_w_CC + others_CC.log(), dim=1, keepdim=True)
-    p_CC = torch.exp(log_w_CC - log_total_C).masked_fill((others_CC == 0) | log_total_C.isinf(), 0.0)
-    return p_CC[:, classes_N]
+    return torch.exp(log_w_CC - log_total_C).masked_fill((others_CC == 0) | log_total_C.isinf(), 0.0)
 
 
 class _WeightedInfoNCE(torch.autograd.Function):
@@ -74,7 +74,7 @@ class _WeightedInfoNCE(torch.autograd.Function):
         ctx: Any,
         z_ND: Tensor,
         classes_N: Tensor,
-        p_CN: Tensor,
+        p_CC: Tensor,
         used_N: Tensor,
         anchors: int,
         temperature: float,
@@ -86,23 +86,24 @@ class _WeightedInfoNCE(torch.autograd.Function):
         x_ND = z_ND - center_D
         wanted = ctx.needs_input_grad[0]
         gradient_ND = torch.zeros_like(x_ND) if wanted else None
+        p_CN = p_CC.index_select(1, classes_N)
         total = x_ND.new_zeros((), dtype=torch.float64)
         rows = max(1, block_numbers // len(x_ND))
         for start in range(0, len(x_ND), rows):
             part = slice(start, min(start + rows, len(x_ND)))
             s_RN = _similarity(x_ND, part, temperature, metric)
-            p_RN = p_CN[classes_N[part]]
+            p_RN = p_CN.index_select(0, classes_N[part])
             if excluded:
                 s_RN.diagonal(start).fill_(-math.inf)
                 p_RN.diagonal(start).fill_(0.0)
             p_RN *= used_N[part, None]
-            s_RN -= s_RN.max(dim=1, keepdim=True).values.clamp(min=torch.finfo(s_RN.dtype).min)
+            s_RN -= s_RN.amax(1, keepdim=True).clamp(min=torch.finfo(s_RN.dtype).min)
             q_RN = s_RN.exp()
             sum_R1 = q_RN.sum(1, keepdim=True).clamp(min=1.0)  # 0 for a lone sample
             if excluded:  # 0 · ∞ otherwise
                 s_RN.diagonal(start).fill_(0.0)
             total += (used_N[part, None] * sum_R1.log()).sum(dtype=torch.float64)
-            total -= torch.einsum("rn,rn->r", p_RN, s_RN).sum(dtype=torch.float64)
+            total -= torch.linalg.vecdot(p_RN, s_RN).sum(dtype=torch.float64)
             if gradient_ND is not None:
                 q_RN *= used_N[part, None] / sum_R1
                 _add_gradient(gradient_ND, q_RN.sub_(p_RN), x_ND, part, metric)
