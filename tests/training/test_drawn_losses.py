@@ -113,7 +113,7 @@ def test_infinitely_many_negatives_are_all_of_the_batch(loss: Loss, sampling: Sa
     found = averaged_loss(a, p, c, allowed, loss)
     assert found.value.item() == pytest.approx(total / 5, rel=1e-12)
     assert found.anchors == 5
-    assert torch.autograd.gradcheck(lambda *z: averaged_loss(*z, allowed, loss).value, (a, p, c))
+    assert torch.autograd.gradcheck(lambda a, p, c: averaged_loss(a, p, c, allowed, loss).value, (a, p, c))
     none = averaged_loss(a, p, c, torch.zeros_like(allowed), loss)
     none.value.backward()  # type: ignore[no-untyped-call]
     assert (none.value.item(), none.anchors) == (0.0, 0)
@@ -131,9 +131,9 @@ def test_low_temperatures_in_low_precision(dtype: torch.dtype, temperature: floa
         rows = [embeddings(5, seed).to(dtype) for seed in range(3)]
         negatives = torch.tensor([[0, 1, 2]] * 5)
         single = [z.clone().requires_grad_() for z in rows]
-        found = drawn_loss(*single, negatives, loss)  # type: ignore[arg-type,misc]
+        found = drawn_loss(single[0], single[1], single[2], negatives, loss)
         found.value.backward()  # type: ignore[no-untyped-call]
-        exact = drawn_loss(*[z.double() for z in rows], negatives, loss)  # type: ignore[arg-type,misc]
+        exact = drawn_loss(rows[0].double(), rows[1].double(), rows[2].double(), negatives, loss)
         assert found.value.item() == pytest.approx(exact.value.item(), rel=1e-4)
         assert all(torch.isfinite(z.grad).all() for z in single if z.grad is not None)
 
