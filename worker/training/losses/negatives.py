@@ -62,19 +62,36 @@ def _of_others(order: IntArray, starts: IntArray, count: int) -> IntArray:
 
 
 def _of_other_classes(classes: IntArray, order: IntArray, starts: IntArray, count: int) -> IntArray:
-    """Each class has a list of the samples it may draw; those of a block of classes lie end to end."""
-    size, run = len(classes), np.arange(count)
-    drawn = np.full((size, count), NONE, dtype=np.int64)
-    kinds, number, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    if len(kinds) == 1:
-        return drawn
-    for block in range(0, len(kinds), rows := max(1, MASK_NUMBERS // size)):
-        allowed = kinds[block : block + rows, None] != classes[order]
-        lists, lengths = np.broadcast_to(order, allowed.shape)[allowed], size - counts[block : block + rows]
-        first = np.cumsum(lengths) - lengths
-        anchors = np.flatnonzero((number >= block) & (number < block + rows))
-        places = starts[anchors, None] + run
-        places %= lengths[number[anchors] - block, None]
-        places += first[number[anchors] - block, None]
-        drawn[anchors] = lists[places]
+    """Classes go in blocks, so that a few thousand of them in a large batch need little memory."""
+    size = len(classes)
+    block = max(1, MASK_NUMBERS // size)
+    if not 0 <= classes.min() <= classes.max() < block:  # those that are not there need no list
+        classes = np.unique(classes, return_inverse=True)[1]
+    counts = np.bincount(classes)
+    if counts.max() == size:
+        return np.full((size, count), NONE, dtype=np.int64)
+    if len(counts) <= block:
+        return _of_block(classes, counts, classes, order, starts, count)
+    drawn = np.empty((size, count), dtype=np.int64)
+    for first in range(0, len(counts), block):
+        anchors = np.flatnonzero((classes >= first) & (classes < first + block))
+        some, sizes = classes - first, counts[first : first + block]
+        drawn[anchors] = _of_block(some[anchors], sizes, some, order, starts[anchors], count)
+    return drawn
+
+
+def _of_block(
+    anchors: IntArray, sizes: IntArray, classes: IntArray, order: IntArray, starts: IntArray, count: int
+) -> IntArray:
+    """(A, count) for anchors of classes 0, 1, … of these sizes.
+
+    Each class has a list of the samples it may draw; the lists lie end to end.
+    """
+    allowed = np.arange(len(sizes))[:, None] != classes[order]
+    lists, lengths = np.broadcast_to(order, allowed.shape)[allowed], len(order) - sizes
+    length = lengths[anchors, None]
+    places = starts[:, None] + np.arange(count)
+    places %= length
+    places += (np.cumsum(lengths) - lengths)[anchors, None]
+    drawn: IntArray = lists[places]
     return drawn
