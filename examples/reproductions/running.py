@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from typing import Any
 
@@ -16,7 +17,53 @@ from worker.training.trainer import train
 
 Array = npt.NDArray[Any]
 DATASET = "ds_01KBCJ6ZT0000000000000000Z"
-"""What a spec calls the samples that `run` is given."""
+"""What a spec calls the images of its training."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One training of an experiment.
+
+    Attributes:
+        cells: the first cells of its row; trainings that differ only in their seed share a row.
+        spec: of a training job.
+        images: x and y of the data set `DATASET`.
+    """
+
+    cells: tuple[str | float, ...]
+    spec: Mapping[str, Any]
+    images: tuple[Array, Array] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a training gave: its summary and the files it wrote."""
+
+    training: Training
+    summary: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    @cached_property
+    def measured(self) -> npt.NDArray[np.float64]:
+        """(C, C) inner products of class means."""
+        return np.asarray(self.summary["measured_gram"], dtype=np.float64)
+
+    @cached_property
+    def predicted(self) -> npt.NDArray[np.float64]:
+        """(C, C) the certified optimum."""
+        return np.asarray(self.summary["predicted"]["gram"], dtype=np.float64)
+
+    @property
+    def difference(self) -> float:
+        """The largest of a cosine to the prediction."""
+        return float(np.abs(self.measured - self.predicted).max())
+
+    def metric(self, name: str) -> float:
+        return float(self.summary["metrics"][name])
+
+    def array(self, name: str) -> Array:
+        found: Array = np.load(BytesIO(self.files[name]), allow_pickle=False)
+        return found
 
 
 @dataclass(frozen=True)
@@ -51,19 +98,11 @@ class Quiet:
         return self.samples
 
 
-def run(spec: Mapping[str, Any], samples: tuple[Array, Array] | None = None) -> dict[str, Any]:
-    """The summary of a training; ``samples`` are x and y of the data set `DATASET`."""
-    return train(TrainingSpec.model_validate(spec), Quiet(samples))
-
-
-def run_with_embeddings(
-    spec: Mapping[str, Any], samples: tuple[Array, Array]
-) -> tuple[dict[str, Any], Array, Array]:
-    """The summary, the embeddings (n, d) and their classes (n,)."""
-    context = Quiet(samples)
-    summary = train(TrainingSpec.model_validate(spec), context)
-    z, labels = (np.load(BytesIO(context.files[name])) for name in ("embeddings.npy", "labels.npy"))
-    return summary, z, labels
+def run(training: Training) -> Outcome:
+    """Train, on the GPU if there is one."""
+    context = Quiet(training.images)
+    summary = train(TrainingSpec.model_validate(training.spec), context)
+    return Outcome(training, summary, context.files)
 
 
 def off_diagonal(gram: Any) -> npt.NDArray[np.float64]:

@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from examples.reproductions import collapse_sweep, label_text, sampled_negatives, soft_supcon
+from examples.reproductions import (
+    collapse_images,
+    collapse_sweep,
+    label_text,
+    sampled_negatives,
+    soft_supcon,
+    thickness_regression,
+    three_classes,
+)
 from examples.reproductions.__main__ import EXPERIMENTS, main
+from examples.reproductions.experiment import Experiment, of_encoder
+from examples.reproductions.held_out import embed
+from examples.reproductions.presets import CPU, PRESETS, Preset
+from examples.reproductions.running import run
 from examples.reproductions.tables import Result
 from examples.reproductions.thickness import line_thickness
+from jobs.training_spec import TrainingSpec
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproductions.md"
+TINY = replace(
+    CPU,
+    free_seeds=(0,),
+    largest=40,
+    encoders={
+        "mlp": {"name": "mlp", "hidden": [8]},
+        "cnn": {"name": "cnn", "channels": [2], "head": [4]},
+        "resnet18": {"name": "resnet18", "width": 1, "head": []},
+    },
+    steps=2,
+    batch_size=32,
+    longer=3,
+    sampled_steps=(50, 600),
+    drawn=(60,),
+    drawn_steps=3,
+    sweep_around=1,
+    thickness_images=100,
+    thickness_held_out=40,
+    thickness_steps=2,
+    thickness_encoder={"name": "cnn", "channels": [2], "head": [4]},
+)
+"""Large enough for free features, far too small for networks."""
+
+
+def free_rows(experiment: Experiment) -> Result:
+    """The result of free features alone."""
+    planned = [training for training in experiment.trainings(TINY) if "encoder" not in training.spec]
+    return experiment.result(TINY, [run(training) for training in planned])
 
 
 @pytest.mark.parametrize("width", [3, 5, 8])
@@ -32,29 +75,95 @@ def test_a_thicker_line_is_thicker_whatever_its_direction() -> None:
 
 
 def test_collapse_is_crossed_at_the_exact_threshold() -> None:
-    result = collapse_sweep.experiment(around=1)
+    result = collapse_sweep.EXPERIMENT(TINY)
     assert result.holds
-    assert [row[0] for row in result.rows] == ["supervised", "supervised", "unsupervised", "unsupervised"]
+    assert "NOT" not in result.finding
+    merged = {(row[0], row[1]): float(row[5]) == 0.0 for row in result.rows if row[3] == 0.9}
+    assert merged["unsupervised", "1"]
+    assert merged["supervised", "16"]
+    assert not merged["unsupervised", "16"]
+    assert not merged["unsupervised", "infinite"]
 
 
 def test_soft_supcon_is_the_simplex_and_supcon_is_not() -> None:
-    result = soft_supcon.experiment()
+    result = free_rows(soft_supcon.EXPERIMENT)
     assert result.holds
     supcon, soft = result.rows
-    assert float(supcon[5]) > 0.01 > 1e-6 > float(soft[5])
+    assert float(supcon[-1]) > 0.01 > 1e-6 > float(soft[-1])
 
 
-def test_label_texts_are_realized() -> None:
-    assert label_text.experiment().holds
+def test_label_texts_are_realized_while_they_can_be() -> None:
+    result = free_rows(label_text.EXPERIMENT)
+    assert result.holds
+    assert [row[1] for row in result.rows] == ["realizable", "realizable", "inconsistent"]
+    assert float(result.rows[-1][4]) > 1 > 1e-3 > float(result.rows[-1][5])
 
 
 def test_sampled_negatives_approach_the_optimum() -> None:
-    assert sampled_negatives.experiment(steps=(50, 600)).holds
+    assert sampled_negatives.EXPERIMENT(TINY).holds
 
 
-def test_tables_are_markdown() -> None:
-    result = Result("T", "claimed", ("a", "b"), [(1, 0.123456)], "found", True)
+@pytest.mark.parametrize("module", [three_classes, collapse_images, thickness_regression])
+def test_a_claim_that_is_not_met_is_said_not_to_be(module: object) -> None:
+    experiment = getattr(module, "EXPERIMENT")  # noqa: B009
+    result = experiment(TINY)
+    assert not result.holds
+    assert "NOT" in result.finding
+    assert "*Claim met:* no." in result.markdown()
+
+
+def test_what_it_costs_to_merge_the_minorities_is_little_just_below_the_threshold() -> None:
+    outcomes = [
+        run(training) for training in collapse_images.trainings(TINY) if "encoder" not in training.spec
+    ]
+    assert 0 < collapse_images.merging(outcomes[0]) < 1e-3
+
+
+def test_images_of_the_training_are_embedded_as_in_it() -> None:
+    outcome = run(thickness_regression.trainings(TINY)[0])
+    assert outcome.training.images is not None
+    images, bins = outcome.training.images
+    order = np.argsort(bins, kind="stable")
+    np.testing.assert_allclose(embed(outcome, images[order], 30), outcome.array("embeddings.npy"), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_every_training_of_a_preset_is_a_valid_job(preset: Preset, name: str) -> None:
+    few = replace(preset, thickness_images=100, thickness_held_out=10)  # measuring thousands takes a while
+    planned = EXPERIMENTS[name].trainings(few)
+    assert planned
+    for training in planned:
+        spec = TrainingSpec.model_validate(training.spec)
+        spec.check()
+        if training.images is not None and spec.data.class_counts is not None:
+            available = np.bincount(training.images[1])
+            assert (np.asarray(spec.data.class_counts) <= available).all()
+
+
+def test_networks_and_free_features_are_told_apart() -> None:
+    outcomes = [run(training) for training in three_classes.trainings(TINY)[:2]]
+    assert [outcome.training.cells[0] for outcome in of_encoder(outcomes, networks=True)] == ["mlp"]
+    assert [outcome.training.cells[0] for outcome in of_encoder(outcomes, networks=False)] == ["free"]
+
+
+def test_results_are_tables_and_json() -> None:
+    result = Result("T", "claimed", ("a", "b"), [(1, 0.123456), ("x", float("nan"))], "found", True)
     assert "| a | b |\n| --- | --- |\n| 1 | 0.1235 |" in result.markdown()
+    assert result.document()["rows"] == [[1, 0.123456], ["x", None]]
+
+
+def test_results_are_written_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PRESETS, "cpu", TINY)
+    assert main(["three_classes", "--json", str(tmp_path / "results.json")]) == 1
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert document["preset"] == "cpu"
+    assert set(document["versions"]) == {"python", "anglewise", "torch", "numpy"}
+    assert document["results"][0]["name"] == "three_classes"
+    assert document["results"][0]["holds"] is False
+    assert document["results"][0]["title"] in capsys.readouterr().out
 
 
 def test_an_unknown_experiment_is_named(capsys: pytest.CaptureFixture[str]) -> None:
