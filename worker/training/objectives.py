@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from anglewise import NamedWeighting, named_weighting
 from jobs.training_losses import Drawn, Weighted
 from jobs.training_spec import TrainingSpec
+from worker.training.ahead import Ahead
 from worker.training.batches import Batches, Embedder
 from worker.training.data import IntArray, TrainingData
 from worker.training.losses import (
@@ -62,6 +65,19 @@ class ExactRisk:
         return BatchLoss(self.risk(means_CD @ means_CD.T), self.items)
 
 
+class Draw(NamedTuple):
+    """What a step compares.
+
+    Attributes:
+        anchors, positives: (B,) samples.
+        negatives: (B, k) anchors of the batch, or (B, B) which of them may be drawn, if k is infinite.
+    """
+
+    anchors: IntArray
+    positives: IntArray
+    negatives: npt.NDArray[np.generic]
+
+
 class DrawnBatches:
     """Anchors of a batch, a positive for each, and negatives from the other anchors."""
 
@@ -71,22 +87,31 @@ class DrawnBatches:
         self.loss, self.sampling = loss.build(), loss.sampling
         self.embedder, self.data, self.plan, self.views = embedder, data, plan, views
         self.batches = Batches(data, plan)
+        self.draws = Ahead(self._draw)
 
     def __call__(self, number: int) -> BatchLoss:
-        rows = self.batches.anchors(number)
+        draw = self.draws.take(number)
+        anchors = len(draw.anchors)
         if self.views:
-            z_ND = self.embedder.two_views(rows, number)
+            z_ND = self.embedder.two_views(draw.anchors, number)
         else:
-            z_ND = self.embedder(np.concatenate([rows, self.batches.positives(rows, number)]))
-        anchors_BD, positives_BD = z_ND[: len(rows)], z_ND[len(rows) :]
-        classes, device = self.data.y[rows], z_ND.device
+            z_ND = self.embedder(np.concatenate([draw.anchors, draw.positives]))
+        candidates = torch.from_numpy(draw.negatives).to(z_ND.device)
+        compare = averaged_loss if math.isinf(self.loss.negatives) else drawn_loss
+        loss = compare(z_ND[:anchors], z_ND[anchors:], z_ND[:anchors], candidates, self.loss)
+        self.draws.prepare(number + 1)
+        return loss
+
+    def _draw(self, number: int) -> Draw:
+        anchors = self.batches.anchors(number)
+        positives = anchors if self.views else self.batches.positives(anchors, number)
+        classes = self.data.y[anchors]
         if math.isinf(self.loss.negatives):
-            allowed = torch.from_numpy(allowed_negatives(classes, self.sampling)).to(device)
-            return averaged_loss(anchors_BD, positives_BD, anchors_BD, allowed, self.loss)
+            return Draw(anchors, positives, allowed_negatives(classes, self.sampling))
         random = generator(self.plan.seed, Stream.NEGATIVES, number)
-        drawn = draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
-        negatives = torch.from_numpy(drawn).to(device)
-        return drawn_loss(anchors_BD, positives_BD, anchors_BD, negatives, self.loss)
+        return Draw(
+            anchors, positives, draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
+        )
 
 
 class WeightedLoss:
