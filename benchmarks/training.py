@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.table import Row
-from examples.reproductions.running import run
+from examples.reproductions.running import Quiet
+from jobs.training_spec import TrainingSpec
+from worker.training.trainer import train
 
 ROOT = Path(__file__).parent.parent
 LOSS = """
@@ -83,7 +85,8 @@ def _free(loss: dict[str, object]) -> Row:
     distances, gaps = [], []
     for sampling in ("supervised", "unsupervised"):
         full = {**loss, "temperature": 0.5, "sampling": sampling}
-        summary = run({"data": {"class_counts": COUNTS}, "loss": full, "evaluate_every": 100})
+        spec = {"data": {"class_counts": COUNTS}, "loss": full, "evaluate_every": 100}
+        summary = train(TrainingSpec.model_validate(spec), Quiet())
         difference = np.subtract(summary["measured_gram"], summary["predicted"]["gram"])
         distances.append(float(np.abs(difference).max()))
         gaps.append(abs(float(summary["metrics"]["risk_gap"])))

@@ -6,7 +6,7 @@ fields cannot know; both kinds of refusal name the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -14,12 +14,15 @@ from pydantic import Field
 from anglewise.errors import InvalidInput, TooLarge
 from jobs.computations.schemas import Strict
 from jobs.computations.weighted_schemas import Counts, Positive
-from jobs.training_losses import Drawn, InfoNCELoss, LossField, SupConLoss, Weighted
+from jobs.training_encoders import EncoderField, Free
+from jobs.training_losses import Drawn, ExponentialLoss, InfoNCELoss, LossField, SupConLoss, Weighted
+from jobs.training_size import check_size
 
 BUILTIN_COUNTS: Mapping[str, tuple[int, ...]] = {
     "digits": (178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
     "mnist5k": (500,) * 10,
 }
+BUILTIN_SHAPES: Mapping[str, tuple[int, ...]] = {"digits": (8, 8), "mnist5k": (28, 28)}
 MAX_TABLE = 50_000_000
 """Numbers in a table of free features, or in generated data."""
 MAX_ITEMS = 2_000_000
@@ -30,9 +33,8 @@ MAX_PAIRED_ITEMS = 20_000
 MAX_EVALUATIONS = 10_000
 MAX_DRAWS = 2**26
 """Sampled negatives of one batch: batch_size times negatives."""
-
-Size = Annotated[int, Field(ge=1, le=65_536)]
-Sizes = Annotated[list[Size], Field(max_length=8)]
+LARGEST_EXPONENT = {"float64": 700.0, "float32": 80.0, "bf16": 80.0}
+"""Of e that is still a number, with room for a sum; losses are taken in single precision at least."""
 
 
 class GaussianClasses(Strict):
@@ -65,47 +67,15 @@ class Data(Strict):
             return [self.generator.samples_per_class] * self.generator.classes
         return None
 
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample; the smallest there is where it is not known without opening a data set."""
+        if self.builtin is not None:
+            return BUILTIN_SHAPES[self.builtin]
+        return (1, 1) if self.generator is None else (self.generator.dimension,)
+
     def counts(self) -> list[int] | None:
         """Samples of each class in training, where known without opening a data set."""
         return list(self.class_counts) if self.class_counts is not None else self.available()
-
-
-class Free(Strict):
-    """Unconstrained features: one vector of parameters for each sample."""
-
-    name: Literal["free"]
-
-
-class Linear(Strict):
-    """A linear map of the flattened input."""
-
-    name: Literal["linear"]
-
-
-class MLP(Strict):
-    """A perceptron on the flattened input."""
-
-    name: Literal["mlp"]
-    hidden: Sizes = Field(default_factory=lambda: [256, 256])
-
-
-class CNN(Strict):
-    """3 × 3 convolutions, halving the image after each, then a perceptron."""
-
-    name: Literal["cnn"]
-    channels: Sizes = Field(default_factory=lambda: [32, 64, 128], min_length=1)
-    head: Sizes = Field(default_factory=lambda: [128])
-
-
-class ResNet(Strict):
-    """A residual network with the stem for small images, then a perceptron."""
-
-    name: Literal["resnet18", "resnet50"]
-    width: int = Field(default=64, ge=1, le=512, description="channels of the first stage")
-    head: Sizes = Field(default_factory=lambda: [512])
-
-
-EncoderField = Annotated[Free | Linear | MLP | CNN | ResNet, Field(discriminator="name")]
 
 
 class Optimizer(Strict):
@@ -178,6 +148,10 @@ class TrainingSpec(Strict):
     def exact(self) -> bool:
         return self.objective == "exact" or (self.objective is None and self.encoder.name == "free")
 
+    @property
+    def _largest_exponent(self) -> float:
+        return LARGEST_EXPONENT[self.precision or ("float64" if self.exact else "float32")]
+
     def check(self) -> None:
         """
         Raises:
@@ -201,6 +175,13 @@ class TrainingSpec(Strict):
         yield ("objective",), self.exact and not free, "only free features have an exact objective"
         hard = isinstance(self.loss, Drawn) and self.loss.hardness > 0
         yield ("loss", "hardness"), hard, "must be 0 in training"
+        steep = isinstance(self.loss, ExponentialLoss) and 2 / self.loss.temperature > self._largest_exponent
+        least = 2 / self._largest_exponent
+        yield (
+            ("loss", "temperature"),
+            steep,
+            f"overflows this precision below {least:.2g}",
+        )
         euclidean = self.loss.name == "euclidean"
         yield ("projection",), euclidean and self.projection is not None, "must be null with this loss"
         unit = weighted and self.projection == "ball"
@@ -237,11 +218,22 @@ class TrainingSpec(Strict):
             check_subsample(counts, available)
         if counts is not None:
             self.check_counts(counts)
+        self.check_shape(self.data.shape(), self.batch_size if counts is None else sum(counts))
         if isinstance(self.loss, Drawn):
             drawn = self.batch_size if self.loss.negatives == "infinite" else self.loss.negatives
             if not self.exact and self.batch_size * drawn > MAX_DRAWS:
                 raise TooLarge(("loss", "negatives"), f"times batch_size must be at most {MAX_DRAWS}")
             self.loss.build()
+
+    def check_shape(self, shape: Sequence[int], items: int) -> None:
+        """Refuse an encoder that is too large for samples of this shape: `check` does so where it knows it.
+
+        Raises:
+            TooLarge: at the field.
+        """
+        paired = isinstance(self.loss, Drawn) or self.positives == "views"
+        encoded = min(self.batch_size, items) * (2 if paired else 1) // (self.processes or 1)
+        check_size(self.encoder, self.dimension or 1, shape, min(encoded, self.chunk_size or encoded))
 
     def check_counts(self, counts: list[int]) -> None:
         """Refuse what does not fit these class counts: `check` does so where it knows them.

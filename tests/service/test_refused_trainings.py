@@ -10,6 +10,8 @@ from job_application import application, code, submit
 from starlette.testclient import TestClient
 
 DIGITS = {"builtin": "digits"}
+MNIST = {"builtin": "mnist5k"}
+STORED = {"dataset": "ds_01KBCJ6ZT0000000000000000Z"}
 MLP = {"name": "mlp"}
 Y_AWARE = {"name": "y_aware", "sigma": 1.0}
 
@@ -40,6 +42,11 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"data": {"class_counts": [1] * 6000}}, "data/class_counts"),
         ({"data": {"class_counts": [1_000_000, 1_000_000]}, "dimension": 8192}, "dimension"),
         ({"data": {"generator": {"samples_per_class": 1_000_000}}, "encoder": MLP}, "data/generator"),
+        ({"data": DIGITS, "encoder": {"name": "mlp", "hidden": [65_536] * 8}}, "encoder"),
+        ({"data": STORED, "encoder": {"name": "mlp", "hidden": [65_536] * 2}}, "encoder"),
+        ({"data": DIGITS, "encoder": {"name": "cnn", "channels": [65_536, 65_536]}}, "encoder"),
+        ({"data": DIGITS, "encoder": {"name": "resnet50", "width": 512}}, "encoder"),
+        ({"data": MNIST, "encoder": {"name": "resnet50", "width": 128}, "batch_size": 4096}, "batch_size"),
     ],
 )
 def test_too_large(jobs: TestClient, spec: dict[str, Any], field: str) -> None:
@@ -57,12 +64,28 @@ def test_too_large(jobs: TestClient, spec: dict[str, Any], field: str) -> None:
         ({"encoder": {"name": "mlp", "hidden": [65_537]}}, "encoder/hidden/0"),
         ({"loss": {"name": "supcon", "temperature": 9e-4}}, "loss/temperature"),
         ({"loss": {"name": "infonce", "temperature": 9e-4}}, "loss/temperature"),
+        ({"loss": {"name": "exponential", "temperature": 2e-3}}, "loss/temperature"),
+        ({"encoder": MLP, "loss": {"name": "exponential", "temperature": 0.02}}, "loss/temperature"),
     ],
 )
 def test_beyond_a_bound(jobs: TestClient, spec: dict[str, Any], field: str) -> None:
     response = jobs.post("/jobs", json={"kind": "training", "spec": {"data": DIGITS, **spec}})
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [f"/spec/{field}"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"encoder": {"name": "resnet50"}},
+        {"encoder": {"name": "resnet50", "width": 128}, "batch_size": 4096, "chunk_size": 256},
+        {"encoder": MLP, "loss": {"name": "exponential", "temperature": 0.03}},
+        {"encoder": MLP, "loss": {"name": "exponential", "temperature": 3e-3}, "precision": "float64"},
+    ],
+)
+def test_within_the_bounds(jobs: TestClient, fields: dict[str, Any]) -> None:
+    job = submit(jobs, {"kind": "training", "spec": {"data": MNIST, **fields}})
+    assert jobs.post(f"/jobs/{job}/cancel").status_code in (200, 202)
 
 
 def test_large_batches_of_weighted_losses_are_taken(jobs: TestClient) -> None:

@@ -73,7 +73,8 @@ class Embedder:
         index = torch.from_numpy(rows)
         if self.x is None:
             return index.to(self.plan.device)
-        return self.x[index.to(self.x.device)].to(self.plan.device, self.plan.dtype)
+        samples = self.x.index_select(0, index.to(self.x.device))
+        return samples.to(self.plan.device, self.plan.dtype)
 
     def __call__(self, rows: IntArray) -> Tensor:
         """(b, d) embeddings."""

@@ -59,8 +59,11 @@ def load_data(spec: TrainingSpec, samples: Samples) -> TrainingData:
     keep = _subsample(y.astype(np.int64), spec.data.class_counts, spec.seed)
     y = y[keep].astype(np.int64)
     counts = tuple(np.bincount(y, minlength=len(labels)).tolist())
-    arranged = None if spec.encoder.name == "free" else _standardized(_arranged(x[keep], spec.encoder.name))
-    return TrainingData(arranged, y, tuple(labels.tolist()), counts)
+    if spec.encoder.name == "free":
+        return TrainingData(None, y, tuple(labels.tolist()), counts)
+    arranged = _arranged(x[keep], spec.encoder.name)
+    spec.check_shape(arranged.shape[1:], len(y))
+    return TrainingData(_standardized(arranged), y, tuple(labels.tolist()), counts)
 
 
 def _source(spec: TrainingSpec, samples: Samples) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jobs.training_spec import CNN, MLP, ResNet, TrainingSpec
+from jobs.training_encoders import CNN, MLP, ResNet
+from jobs.training_spec import TrainingSpec
 from worker.training.data import TrainingData
 from worker.training.networks import convolutions, perceptron, residual_network
 from worker.training.plan import Plan, Stream, generator
