@@ -10,13 +10,14 @@ import torch
 
 from anglewise.sampling import Sampling
 from examples.reproductions.collapse_sweep import SWEPT, counts, loss, minorities, threshold
-from examples.reproductions.experiment import Experiment, network, of_encoder, rows, worst
+from examples.reproductions.experiment import Experiment, first_classes, network, of_encoder, rows, worst
 from examples.reproductions.presets import Preset
 from examples.reproductions.running import Outcome, Training
 from examples.reproductions.tables import Cell, Result
 from jobs.training_spec import TrainingSpec
 from worker.training.risk import Risk
 
+CLASSES = 3
 SETTINGS: tuple[tuple[Sampling, float], ...] = (
     ("supervised", 0.9),
     ("unsupervised", 0.9),
@@ -97,7 +98,9 @@ def _drawn(preset: Preset, samples: int) -> Training:
 
 
 def _image_counts(preset: Preset, share: float) -> list[int]:
-    return counts(share, round(preset.largest / share))
+    majority, *others = counts(share, round(preset.largest / share))
+    _, labels = first_classes(preset.images, CLASSES)
+    return [min(majority, *np.bincount(labels).tolist()), *others]
 
 
 def _measured(outcome: Outcome) -> tuple[Cell, ...]:
