@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from anglewise import NamedWeighting, named_weighting
@@ -69,13 +68,12 @@ class Draw(NamedTuple):
     """What a step compares.
 
     Attributes:
-        anchors, positives: (B,) samples.
+        rows: samples to encode: the B anchors and, unless these are views, the B positives.
         negatives: (B, k) anchors of the batch, or (B, B) which of them may be drawn, if k is infinite.
     """
 
-    anchors: IntArray
-    positives: IntArray
-    negatives: npt.NDArray[np.generic]
+    rows: IntArray
+    negatives: torch.Tensor
 
 
 class DrawnBatches:
@@ -90,28 +88,25 @@ class DrawnBatches:
         self.draws = Ahead(self._draw)
 
     def __call__(self, number: int) -> BatchLoss:
-        draw = self.draws.take(number)
-        anchors = len(draw.anchors)
-        if self.views:
-            z_ND = self.embedder.two_views(draw.anchors, number)
-        else:
-            z_ND = self.embedder(np.concatenate([draw.anchors, draw.positives]))
-        candidates = torch.from_numpy(draw.negatives).to(z_ND.device)
+        rows, negatives = self.draws.take(number)
+        z_ND = self.embedder.two_views(rows, number) if self.views else self.embedder(rows)
+        anchors_BD, positives_BD = torch.chunk(z_ND, 2)
         compare = averaged_loss if math.isinf(self.loss.negatives) else drawn_loss
-        loss = compare(z_ND[:anchors], z_ND[anchors:], z_ND[:anchors], candidates, self.loss)
+        loss = compare(anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
         self.draws.prepare(number + 1)
         return loss
 
     def _draw(self, number: int) -> Draw:
         anchors = self.batches.anchors(number)
-        positives = anchors if self.views else self.batches.positives(anchors, number)
         classes = self.data.y[anchors]
+        rows = anchors
+        if not self.views:
+            rows = np.concatenate([anchors, self.batches.positives(anchors, number)])
         if math.isinf(self.loss.negatives):
-            return Draw(anchors, positives, allowed_negatives(classes, self.sampling))
+            return Draw(rows, torch.from_numpy(allowed_negatives(classes, self.sampling)))
         random = generator(self.plan.seed, Stream.NEGATIVES, number)
-        return Draw(
-            anchors, positives, draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
-        )
+        drawn = draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
+        return Draw(rows, torch.from_numpy(drawn))
 
 
 class WeightedLoss:
