@@ -70,7 +70,8 @@ def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
         f"networks' minorities {'are one' if merged else 'are NOT all one'} (1 - cosine below {MERGED}), and "
         f"every cosine is {'' if far < CLOSE else 'NOT '}within {CLOSE} of the optimum (largest difference "
         f"{far:.3f}). Supervised training at 0.9 is beyond its threshold; unsupervised training is below, "
-        f"and its optimum is not collapsed. {_why(outcomes)}",
+        f"and its optimum is not collapsed, so the claim is judged beyond the threshold and by the distance "
+        f"to the optimum. {_why(outcomes)}",
         holds=met,
     )
 
