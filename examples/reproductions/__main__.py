@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         torch.set_num_threads(preset.threads)
     results: list[Result] = []
     documents = []
-    start = time.monotonic()
+    start = time.process_time()
     for name in options.names:
         begun = time.monotonic()
         results.append(EXPERIMENTS[name](preset))
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         text = json.dumps({**about, "versions": versions(), "results": documents}, indent=1, allow_nan=False)
         options.json.write_text(text + "\n", encoding="utf-8")
     if options.write_docs:
-        head = _head(preset, time.monotonic() - start)
+        head = _head(preset, time.process_time() - start)
         DOCUMENT.write_text(head + "\n".join(result.markdown() for result in results), encoding="utf-8")
     return 0 if all(result.holds for result in results) else 1
 
@@ -97,7 +97,7 @@ def _head(preset: Preset, seconds: float) -> str:
     return (
         "# Reproductions\n\n"
         f"What the two papers state beside what is measured here, written by `{command}` (on {device}, "
-        f"{seconds / 60:.0f} minutes; {used}). Networks start from seed {preset.seed}; free features from "
+        f"{seconds / 60:.0f} minutes of processor time; {used}). Networks start from seed {preset.seed}; free features from "
         f"each of the seeds {free}, and tables show the one furthest from the prediction. `--preset gpu` "
         "takes larger networks, more images and more steps, and `--json FILE` writes the results as JSON. "
         "The keys [P1] and [P2] are in [references.md](references.md). Each experiment is one short file in "
