@@ -97,8 +97,8 @@ def _head(preset: Preset, seconds: float) -> str:
     return (
         "# Reproductions\n\n"
         f"What the two papers state beside what is measured here, written by `{command}` (on {device}, "
-        f"{seconds / 60:.0f} minutes of processor time; {used}). Networks start from seed {preset.seed}; free features from "
-        f"each of the seeds {free}, and tables show the one furthest from the prediction. `--preset gpu` "
+        f"{seconds / 60:.0f} minutes of processor time; {used}). Networks start from seed "
+        f"{preset.seed}; free features from each of the seeds {free}, and tables show the one furthest from the prediction. `--preset gpu` "
         "takes larger networks, more images and more steps, and `--json FILE` writes the results as JSON. "
         "The keys [P1] and [P2] are in [references.md](references.md). Each experiment is one short file in "
         "[examples/reproductions](../examples/reproductions); the same trainings can be sent to a service as "
