@@ -122,7 +122,7 @@ class TrainingSpec(Strict):
     accumulate: int = Field(default=1, ge=1, le=1024, description="batches whose gradients are averaged")
     chunk_size: int | None = Field(
         default=None,
-        ge=1,
+        ge=2,
         description="samples encoded at once: a batch larger than memory, for one more pass; null: all",
     )
     processes: Annotated[int, Field(ge=1, le=64)] | None = Field(
@@ -151,6 +151,11 @@ class TrainingSpec(Strict):
     @property
     def _largest_exponent(self) -> float:
         return LARGEST_EXPONENT[self.precision or ("float64" if self.exact else "float32")]
+
+    def encoded(self, anchors: int) -> int:
+        """Samples that a batch of so many anchors encodes."""
+        paired = isinstance(self.loss, Drawn) or self.positives == "views"
+        return 2 * anchors if paired else anchors
 
     def check(self) -> None:
         """
@@ -231,8 +236,7 @@ class TrainingSpec(Strict):
         Raises:
             TooLarge: at the field.
         """
-        paired = isinstance(self.loss, Drawn) or self.positives == "views"
-        encoded = min(self.batch_size, items) * (2 if paired else 1) // (self.processes or 1)
+        encoded = self.encoded(min(self.batch_size, items)) // (self.processes or 1)
         check_size(self.encoder, self.dimension or 1, shape, min(encoded, self.chunk_size or encoded))
 
     def check_counts(self, counts: list[int]) -> None:

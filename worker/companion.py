@@ -1,7 +1,7 @@
 """A companion of a runner: ``python -m worker.companion``.  Takes its part in one training.
 
-Its order is the first line of standard input, and its parent is gone when that ends. If it cannot go on it
-writes the reason, as JSON, to standard output.
+Its order comes first on standard input, after its length in eight bytes; when the input ends its parent is
+gone. If it cannot go on it writes the reason, as JSON, to standard output.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from worker.logs import log_to_stderr
 from worker.parent import die_with_parent
 
 RETRY_SECONDS = 1.0
+PIECE = 64 * 1024
 
 
 def main() -> None:
-    order = json.loads(_first_line())
+    order = json.loads(_read(int.from_bytes(_read(8), "big")))
     die_with_parent()
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever libraries print goes to the log of the worker
@@ -47,15 +48,16 @@ def _take_part(order: dict[str, Any]) -> None:
         follow(spec, StoredSamples(order["store_url"]), processes)
 
 
-def _first_line() -> bytes:
-    """Byte by byte: what follows is for the watch over the parent."""
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = os.read(0, 1)
-        if not byte:
+def _read(length: int) -> bytes:
+    """So much and no more: what follows is for the watch over the parent."""
+    parts = []
+    while length > 0:
+        part = os.read(0, min(length, PIECE))
+        if not part:
             sys.exit(0)
-        line += byte
-    return line
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
 
 
 class StoredSamples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +29,8 @@ END_SECONDS = 10.0
 """Companions end within this time after the last step."""
 GRACE_SECONDS = 5.0
 """A run notices within this time that a companion is gone, or hangs in a library."""
+REASON_SECONDS = 180.0
+"""One that said why waits to be asked: the first process may be reading data, or predicting."""
 NOTICE_SECONDS = 2.0
 """The end of a connection is noticed so long before the end of the process behind it."""
 
@@ -82,75 +84,82 @@ def shared_by_processes(spec: TrainingSpec, store_url: str) -> Iterator[Processe
             "meeting": meeting,
             "size": size,
         }
-        companions = Companions(order)
+        companions = [Companion(rank, order) for rank in range(1, size)]
         try:
             with joined(Processes(0, size, 0), meeting) as processes:
                 yield processes
-            companions.wait()
-        except RuntimeError as error:
-            companions.explain(error)
+            for companion in companions:
+                companion.wait(END_SECONDS)
+        except RuntimeError as error:  # perhaps the end of a connection, noticed before that of a process
+            for companion in companions:
+                companion.explain(error, NOTICE_SECONDS)
             raise
         finally:
-            companions.end()
+            for companion in companions:
+                companion.end()
 
 
-class Companions:
-    """Processes of ranks 1, 2, …; when one of them is lost, this process ends as it did."""
+class Companion:
+    """One of the others; when it is lost, this process ends as it did.
 
-    def __init__(self, order: dict[str, str | int]) -> None:
-        self._ending = threading.Event()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for rank in range(1, int(order["size"])):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "worker.companion"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            assert process.stdin is not None
-            process.stdin.write(json.dumps({**order, "rank": rank}).encode() + b"\n")
-            process.stdin.flush()  # and kept open: its end tells the companion that this process is gone
-            self._processes.append(process)
-            threading.Thread(target=self._watch, args=(process,), name="companion", daemon=True).start()
+    Attributes:
+        rank: its place among the processes of the run.
+    """
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """End this process if it does not by itself: it may wait for the lost one without end."""
-        if process.wait() != 0 and not self._ending.wait(GRACE_SECONDS):
-            logger.error("a companion ended with status %d", process.returncode)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def __init__(self, rank: int, order: dict[str, str | int]) -> None:
+        self.rank = rank
+        self._said = b""
+        self._gone, self._ending = threading.Event(), threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "worker.companion"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        body = json.dumps({**order, "rank": rank}).encode()
+        self._thread = threading.Thread(target=self._attend, args=(body,), name="companion", daemon=True)
+        self._thread.start()
 
-    def wait(self) -> None:
-        """Until all have ended by themselves, but not for long."""
-        deadline = time.monotonic() + END_SECONDS
-        self._ending.set()
-        for process in self._processes:
-            try:
-                process.wait(max(deadline - time.monotonic(), 0.0))
-            except subprocess.TimeoutExpired:
-                logger.error("a companion does not end by itself")
+    def _attend(self, body: bytes) -> None:
+        """Give it its order, hear what it says at its end, and end this process if that does not do so
+        by itself: it may wait for the lost one without end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(len(body).to_bytes(8, "big") + body)
+            self._process.stdin.flush()  # and kept open: its end says that this process is gone
+        self._said = self._process.stdout.read()
+        failed = self._process.wait() != 0
+        self._gone.set()
+        if failed and not self._ending.wait(REASON_SECONDS if self._said else GRACE_SECONDS):
+            self._follow_it()
 
-    def explain(self, error: RuntimeError) -> None:
-        """Raise what ended a companion, if that may be why this process failed; end as it did if it was lost.
+    def _follow_it(self) -> None:
+        logger.error("companion %d ended with status %d", self.rank, self._process.returncode)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def explain(self, error: Exception, seconds: float) -> None:
+        """Raise what it said when it ended, if it ends within this time; end as it did if it was lost.
 
         Raises:
             CompanionFailed
         """
-        deadline = time.monotonic() + NOTICE_SECONDS
-        while time.monotonic() < deadline:
-            for process in self._processes:
-                status = process.poll()
-                if status is None or status == 0:
-                    continue
-                said = b"" if process.stdout is None else process.stdout.read()
-                if said:
-                    raise CompanionFailed(Reason.model_validate_json(said)) from error
-                logger.error("a companion ended with status %d", status)
-                os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(0.05)
+        if not self._gone.wait(seconds) or self._process.returncode == 0:
+            return
+        if not self._said:
+            self._follow_it()
+        raise CompanionFailed(Reason.model_validate_json(self._said)) from error
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended by itself, but not for long."""
+        self._ending.set()
+        if not self._gone.wait(seconds):
+            logger.error("companion %d does not end by itself", self.rank)
 
     def end(self) -> None:
-        """Whatever happened, none is left."""
+        """Whatever happened, it is gone."""
         self._ending.set()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()

@@ -30,7 +30,7 @@ def gradients(encoder: nn.Module, x: Tensor, chunk: int) -> list[Tensor]:
     return [gradient.clone() for gradient in found if gradient is not None]
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 16, 50])
+@pytest.mark.parametrize("chunk", [2, 7, 16, 49, 50])
 def test_the_gradient_is_that_of_one_pass(chunk: int) -> None:
     torch.manual_seed(0)
     encoder = perceptron([6, 16, 4]).double()
@@ -43,10 +43,10 @@ def test_running_statistics_count_every_chunk_once() -> None:
     torch.manual_seed(0)
     encoder = convolutions([1, 4])
     twin = copy.deepcopy(encoder)
-    x = torch.randn(12, 1, 5, 5)
-    gradients(encoder, x, 4)
+    x = torch.randn(13, 1, 5, 5)
+    gradients(encoder, x, 6)
     with torch.no_grad():
-        for part in torch.split(x, 4):
+        for part in torch.split(x, [5, 4, 4]):
             twin(part)
     for name, buffer in encoder.named_buffers():
         if "running" in name:
@@ -70,6 +70,17 @@ def test_the_forward_pass_keeps_samples_and_no_activations() -> None:
         assert sum(kept) == x.numel()
         encode_in_chunks(encoder, x, 64)
         assert sum(kept) > 64 * 512
+
+
+@pytest.mark.parametrize(("samples", "chunk"), [(33, 32), (3, 2), (5, 2), (17, 4)])
+def test_no_chunk_has_a_single_sample(samples: int, chunk: int) -> None:
+    seen: list[int] = []
+    encoder = perceptron([3, 2])
+    encoder.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    encode_in_chunks(encoder, torch.randn(samples, 3), chunk)
+    assert sum(seen) == samples
+    assert 2 <= min(seen) <= max(seen) <= chunk + 1
+    assert max(seen) - min(seen) <= 1
 
 
 def test_each_chunk_is_encoded_again_when_the_one_before_is_done() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -97,19 +98,50 @@ def test_refusals_name_the_field(
     assert not (tmp_path / "result" / "result.json").exists()
 
 
-def test_samples_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples_come_from_a_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    good, other = tmp_path / "good.npz", tmp_path / "other.npz"
+    good = tmp_path / "good.npz"
     np.savez(good, x=rng.standard_normal((20, 3)), y=np.repeat(["a", "b"], 10))
-    np.savez(other, images=np.zeros(3))
     without = {key: value for key, value in RUN.items() if key != "data"}
     assert command(tmp_path, {**without, "data": {"class_counts": [10, 5]}}, "--data", good) == 0
     result = json.loads((tmp_path / "result" / "result.json").read_text())
     assert result["classes"] == [{"label": "a", "count": 10}, {"label": "b", "count": 5}]
-    pickled = tmp_path / "pickled.npz"
-    np.savez(pickled, x=np.array([{}], dtype=object), y=np.zeros(1))
-    for bad in (other, pickled, tmp_path / "spec.json"):
-        assert command(tmp_path, without, "--data", bad) == 2
-        assert "no .npz file with arrays x and y" in capsys.readouterr().err
-    assert command(tmp_path, without, "--data", tmp_path / "missing.npz") == 2
-    assert "missing.npz" in capsys.readouterr().err
+    table = tmp_path / "table.csv"
+    table.write_text("u,v,label\n" + "".join(f"{i},{i * i},{i % 2}\n" for i in range(12)))
+    shutil.rmtree(tmp_path / "result")
+    assert command(tmp_path, without, "--data", table) == 0
+    result = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert result["classes"] == [{"label": 0, "count": 6}, {"label": 1, "count": 6}]
+
+
+BAD_FILES: dict[str, bytes | dict[str, Any]] = {
+    "empty": b"",
+    "truncated": b"PK\x03\x04 and no more",
+    "other": {"images": np.zeros(3)},
+    "pickled": {"x": np.array([{}], dtype=object), "y": np.zeros(1)},
+    "scalar": {"x": np.float64(1.0), "y": np.zeros(1)},
+    "lengths": {"x": np.zeros((4, 2)), "y": np.zeros(3, dtype=int)},
+    "nan": {"x": np.full((4, 2), np.nan), "y": np.arange(4)},
+    "labels": {"x": np.zeros((4, 2)), "y": np.full(4, np.nan)},
+    "bytes": {"x": np.zeros((4, 2)), "y": np.array([b"a"] * 4)},
+    "dates": {"x": np.zeros((4, 2)), "y": np.array(["2026-01-01"] * 4, dtype="datetime64[D]")},
+    "features": {"x": np.zeros((4, 0)), "y": np.arange(4)},
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_FILES, "missing"])
+def test_bad_samples_are_refused_before_anything_is_done(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "samples.npz"
+    content = BAD_FILES.get(name)
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        np.savez(file, **content)
+    without = {key: value for key, value in RUN.items() if key != "data"}
+    assert command(tmp_path, without, "--data", file) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("/")
+    assert "Traceback" not in said
+    assert not (tmp_path / "result").exists()

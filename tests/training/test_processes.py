@@ -129,3 +129,12 @@ def test_a_batch_smaller_than_its_processes() -> None:
     spec = TrainingSpec.model_validate({"data": {"class_counts": [2, 1]}, "objective": "sampled"})
     with pytest.raises(InvalidInput, match="cannot be shared by 4"):
         make_plan(spec, [2, 1], Processes(0, 4))
+
+
+def test_normalization_needs_two_samples_in_each_process() -> None:
+    document = {"data": {"builtin": "digits"}, "encoder": {"name": "cnn"}, "loss": {"name": "supcon"}}
+    spec = TrainingSpec.model_validate({**document, "batch_size": 3})
+    make_plan(spec, [9] * 10, Processes(0, 1))
+    with pytest.raises(InvalidInput, match="two samples") as error:
+        make_plan(spec, [9] * 10, Processes(0, 2))
+    assert error.value.field == ("batch_size",)

@@ -19,7 +19,7 @@ from jobs.record import Step
 from jobs.states import Reason, ReasonCode, State
 from jobs.training_spec import TrainingSpec
 from worker import companions as companions_module
-from worker.companions import CompanionFailed, Companions, wanted_processes
+from worker.companions import Companion, CompanionFailed, wanted_processes
 from worker.devices import runner_environment
 from worker.failures import reason_for
 
@@ -97,6 +97,18 @@ def test_no_companion_outlives_its_run(how: str, bench: MakeBench) -> None:
     eventually(lambda: gone(companion), 10)
 
 
+def test_a_long_spec_reaches_the_companions(bench: MakeBench) -> None:
+    here = bench()
+    targets = [[float(i * j) for j in range(4096)] for i in range(3)]
+    targets = [[value + 0.123456789 for value in row] * 16 for row in targets]
+    loss = {"name": "y_aware", "sigma": 1e5, "temperature": 0.5, "targets": targets}
+    job_id = here.submit("training", **{**SHARED, "loss": loss, "steps": 3})
+    record = here.supervisor.work(job_id)
+    assert record is not None
+    assert record.state is State.SUCCEEDED
+    assert here.result(job_id)["processes"] == 2
+
+
 def test_a_companion_that_never_joins_ends_the_attempt(bench: MakeBench) -> None:
     here = bench()
     job_id = here.submit("training", **LONG)
@@ -110,19 +122,19 @@ def test_a_companion_says_why_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     reason = Reason(code=ReasonCode.OUT_OF_MEMORY, message="it needed more memory than it may use")
     module = tmp_path / "companion.py"
     module.write_text(f"print({reason.model_dump_json()!r}); raise SystemExit(1)", encoding="utf-8")
-    monkeypatch.setattr(companions_module, "GRACE_SECONDS", 600.0)  # it would end this process
+    monkeypatch.setattr(companions_module, "REASON_SECONDS", 600.0)  # it would end this process
     start = subprocess.Popen
 
     def instead(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         return start([command[0], str(module)], **options)
 
     monkeypatch.setattr(subprocess, "Popen", instead)
-    group = Companions({"size": 3})
+    companion = Companion(1, {"spec": "x" * 200_000})  # which it does not even read
     try:
         with pytest.raises(CompanionFailed, match="more memory") as error:
-            group.explain(RuntimeError("Connection closed by peer"))
+            companion.explain(RuntimeError("Connection closed by peer"), 30.0)
     finally:
-        group.end()
+        companion.end()
     assert reason_for(error.value) == reason
 
 

@@ -13,16 +13,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from anglewise.errors import InvalidInput
 from jobs.computations.encoding import encode
 from jobs.computations.parsing import parse_json, validate
 from jobs.problems import Problem, pointer
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopped, TrainingError
-from worker.training.folder import Array, FolderContext
+from worker.training.folder import FolderContext
 from worker.training.processes import ALONE, Processes, joined, of_torchrun
+from worker.training.samples_file import read_samples
 from worker.training.trainer import follow, train
 
 SAMPLES = "ds_00000000000000000000000000"
@@ -37,11 +36,11 @@ def main(arguments: list[str]) -> int:
         "spec", type=Path, metavar="SPEC", help="JSON file: the spec of a job of kind training"
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="for the result, made if it is not there")
-    parser.add_argument("--data", type=Path, metavar="FILE", help=".npz with samples x and labels y")
+    parser.add_argument("--data", type=Path, metavar="FILE", help="samples x and labels y: .npz, or a table")
     options = parser.parse_args(arguments)
     launched = of_torchrun()
     try:
-        samples = None if options.data is None else _samples(options.data)
+        samples = None if options.data is None else read_samples(options.data)
         spec = _spec(options.spec, samples is not None, launched or ALONE)
         with nullcontext(ALONE) if launched is None else joined(launched) as processes:
             context = FolderContext(options.folder, samples)
@@ -85,14 +84,6 @@ def _spec(path: Path, with_samples: bool, processes: Processes) -> TrainingSpec:
         raise InvalidInput(("processes",), f"torch's launcher started {processes.size}")
     spec.check()
     return spec
-
-
-def _samples(path: Path) -> tuple[Array, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays["x"], arrays["y"]
-    except (AttributeError, KeyError, ValueError, TypeError):
-        raise InvalidInput(("data",), f"{path} is no .npz file with arrays x and y") from None
 
 
 def _words(error: Exception) -> str:

@@ -23,7 +23,8 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, chunk: int) -> Tensor:
 
     Args:
         x: (n, ...) samples, or (n,) rows.
-        chunk: samples encoded at once.
+        chunk: samples encoded at once, at least 2. Chunks are of equal size, up to one sample, so that none
+            has too few to normalize by.
     """
     if len(x) <= chunk:
         z: Tensor = encoder(x)
@@ -34,7 +35,7 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, chunk: int) -> Tensor:
 
     parts = [
         checkpoint(encoder, part, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
-        for part in torch.split(x, chunk)
+        for part in torch.tensor_split(x, min(-(-len(x) // chunk), len(x) // 2))
     ]
     return torch.cat(parts)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from anglewise.errors import InvalidInput
+from jobs.training_encoders import CNN, ResNet
 from jobs.training_losses import Drawn
 from jobs.training_spec import Optimizer, Schedule, TrainingSpec
 from worker.training.processes import ALONE, Processes
@@ -89,6 +90,8 @@ def make_plan(spec: TrainingSpec, counts: list[int], processes: Processes = ALON
     batch = min(spec.batch_size, items)
     if processes.size > batch:
         raise InvalidInput(("processes",), f"a batch of {batch} cannot be shared by {processes.size}")
+    if isinstance(spec.encoder, (CNN, ResNet)) and spec.encoded(batch) < 2 * processes.size:
+        raise InvalidInput(("batch_size",), "normalization needs two samples in each process")
     steps_per_epoch = 1 if exact else max(1, items // (batch * spec.accumulate))
     steps = spec.steps or (spec.epochs or 0) * steps_per_epoch or DEFAULT_STEPS[exact]
     evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS[exact]))
