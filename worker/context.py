@@ -57,10 +57,6 @@ class JobContext:
     def stopping(self) -> Stopping | None:
         return self._channel.stopping
 
-    def check(self) -> None:
-        if self._channel.stopping is not None:
-            raise Stopped
-
     def progress(self, step: int, total: int) -> None:
         now = time.monotonic()
         if now - self._reported >= PROGRESS_SECONDS or step >= total:

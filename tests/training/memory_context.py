@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from worker.training.context import Stopped, Stopping
+from worker.training.context import Stopping
 
 Array = npt.NDArray[np.generic]
 
@@ -34,10 +34,6 @@ class MemoryContext:
     def stopping(self) -> Stopping | None:
         done = self.stop_after is not None and len(self.steps) >= self.stop_after
         return self.reason if done else None
-
-    def check(self) -> None:
-        if self.stopping is not None:
-            raise Stopped
 
     def progress(self, step: int, total: int) -> None:
         self.steps.append((step, total))

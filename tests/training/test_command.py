@@ -45,7 +45,7 @@ def test_a_run_leaves_what_a_job_leaves(tmp_path: Path, capsys: pytest.CaptureFi
     names = {path.name for path in (tmp_path / "result").iterdir()}
     artifacts = {"embeddings.npy", "labels.npy", "checkpoint.safetensors", "result.json"}
     assert names == artifacts | {f"report.{end}" for end in ("html", "json", "png")} | {
-        "spec.json",
+        "run.json",
         "resume.safetensors",
     }
     result = json.loads((tmp_path / "result" / "result.json").read_text())
@@ -66,6 +66,27 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, capsys: pytest.CaptureFi
     timer.start()
     assert command(tmp_path, longer) == STOPPED
     assert "Going on from step" in capsys.readouterr().err
+
+
+def test_a_folder_is_for_one_set_of_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, without = tmp_path / "samples.npz", {key: value for key, value in RUN.items() if key != "data"}
+    for seed, expected in ((0, 0), (0, 0), (1, 2)):
+        np.savez(file, x=np.random.default_rng(seed).standard_normal((20, 3)), y=np.arange(20) % 2)
+        assert command(tmp_path, without, "--data", file) == expected
+    assert "another spec" in capsys.readouterr().err
+
+
+def test_a_refused_run_leaves_the_folder_free(tmp_path: Path) -> None:
+    assert command(tmp_path, {**RUN, "encoder": {"name": "cnn"}}) == 2
+    assert command(tmp_path, RUN) == 0
+
+
+def test_a_spec_may_lie_in_its_own_folder(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(RUN))
+    for _ in range(2):
+        assert main([str(spec), str(tmp_path)]) == 0
+    assert json.loads(spec.read_text()) == RUN
 
 
 def test_a_folder_is_for_one_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

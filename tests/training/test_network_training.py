@@ -12,7 +12,7 @@ from memory_context import MemoryContext
 from anglewise.errors import InvalidInput
 from anglewise.metrics import measure
 from jobs.training_spec import TrainingSpec
-from worker.training.context import Stopped
+from worker.training.context import Stopped, Stopping
 from worker.training.trainer import train
 
 LONG_TAIL = {"builtin": "digits", "class_counts": [40, 30, 20, 12, 8, 6, 4, 3, 2, 1]}
@@ -135,3 +135,23 @@ def test_the_last_evaluation_is_what_the_core_measures() -> None:
         assert found[name] == pytest.approx(expected[name], rel=1e-6), name
     assert 1 < found["effective_rank"] < 4
     assert 0 < found["procrustes_similarity"] < 1
+
+
+def test_a_stop_heard_late_is_for_the_next_step() -> None:
+    """Between the question and the step others may be told of it: the answer must not change meanwhile."""
+
+    class Impatient(MemoryContext):
+        """Asked once before each step, and says "shutdown" from the third time on."""
+
+        asked = 0
+
+        @property
+        def stopping(self) -> Stopping | None:
+            self.asked += 1
+            return "shutdown" if self.asked > 3 else None
+
+    context = Impatient()
+    with pytest.raises(Stopped):
+        run({"data": CLOUDS, "encoder": {"name": "linear"}, "loss": {"temperature": 0.5}}, context)
+    assert context.checkpoint is not None
+    assert (context.checkpoint[0], context.asked) == (3, 4)

@@ -13,7 +13,7 @@ from typing import Any
 from jobs.computations.limits import Limits
 from worker.context import JobContext
 from worker.kinds import Kind
-from worker.training.context import Diverged
+from worker.training.context import Diverged, Stopped
 
 MODULUS = 2**61 - 1
 
@@ -39,9 +39,11 @@ def _steps(spec: bytes, context: JobContext, limits: Limits) -> None:
         state = json.loads(found[1])
         step, value = state["step"], state["value"]
     while step < wanted["steps"]:
-        if context.stopping == "shutdown":
+        stopping = context.stopping
+        if stopping == "shutdown":
             context.save_checkpoint(step, json.dumps({"step": step, "value": value}).encode())
-        context.check()
+        if stopping is not None:
+            raise Stopped
         time.sleep(wanted["seconds"])
         step += 1
         value = following(value, step)

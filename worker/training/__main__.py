@@ -24,8 +24,6 @@ from worker.training.processes import ALONE, Processes, joined, of_torchrun
 from worker.training.samples_file import read_samples
 from worker.training.trainer import follow, train
 
-SAMPLES = "ds_00000000000000000000000000"
-"""What a spec calls the samples of ``--data``."""
 STOPPED = 75
 """The exit status after a signal: there is more to do."""
 
@@ -40,8 +38,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     launched = of_torchrun()
     try:
-        samples = None if options.data is None else read_samples(options.data)
-        spec = _spec(options.spec, samples is not None, launched or ALONE)
+        name, samples = (None, None) if options.data is None else read_samples(options.data)
+        spec = _spec(options.spec, name, launched or ALONE)
         with nullcontext(ALONE) if launched is None else joined(launched) as processes:
             context = FolderContext(options.folder, samples)
             if processes.first:
@@ -71,12 +69,16 @@ def _train(spec: TrainingSpec, context: FolderContext, folder: Path, processes: 
     return 0
 
 
-def _spec(path: Path, with_samples: bool, processes: Processes) -> TrainingSpec:
+def _spec(path: Path, samples: str | None, processes: Processes) -> TrainingSpec:
     document = parse_json(path.read_bytes())
-    if with_samples and isinstance(document, dict) and isinstance(document.setdefault("data", {}), dict):
-        document["data"]["dataset"] = SAMPLES
+    if (
+        samples is not None
+        and isinstance(document, dict)
+        and isinstance(document.setdefault("data", {}), dict)
+    ):
+        document["data"]["dataset"] = samples
     spec = validate(document, TrainingSpec)
-    if spec.data.dataset is not None and not with_samples:
+    if spec.data.dataset is not None and samples is None:
         raise InvalidInput(("data", "dataset"), "a run without a service reads its samples from --data")
     wanted = spec.processes or processes.size
     spec = spec.model_copy(update={"processes": processes.size})

@@ -12,7 +12,7 @@ Stopping = Literal["cancel", "shutdown"]
 
 
 class Stopped(Exception):
-    """The run was asked to stop; raised by `Context.check`."""
+    """The run was asked to stop, and did; on "shutdown" it has saved a checkpoint."""
 
 
 class TrainingError(Exception):
@@ -51,14 +51,7 @@ class Context(Samples, Protocol):
 
     @property
     def stopping(self) -> Stopping | None:
-        """Why the run should stop, if it should."""
-
-    def check(self) -> None:
-        """Called before every step.
-
-        Raises:
-            Stopped: the run should end here; on "shutdown" it has saved a checkpoint already.
-        """
+        """Why the run should stop, if it should; asked for before every step."""
 
     def progress(self, step: int, total: int) -> None:
         """``step`` of ``total`` optimizer steps are done; called after every step."""

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
 from anglewise.errors import InvalidInput
 from jobs.training_spec import TrainingSpec
-from worker.training.context import Stopped, Stopping
+from worker.training.context import Stopping
 
 Array = npt.NDArray[np.generic]
+
+RUN = "run.json"
+"""The spec of the run, with its defaults."""
+RESUME = "resume.safetensors"
+"""Where it goes on from."""
 
 
 class FolderContext:
@@ -35,15 +41,11 @@ class FolderContext:
         Raises:
             InvalidInput: it has a run of another one.
         """
-        path = self._folder / "spec.json"
         document = spec.model_dump_json(exclude={"processes"}).encode()
-        if path.exists() and path.read_bytes() != document:
+        path = self._folder / RUN
+        if path.exists() and (self._folder / RESUME).exists() and _without_processes(path) != document:
             raise InvalidInput((), f"{self._folder} has a run of another spec; take a new folder")
-        self._write(path.name, document)
-
-    def check(self) -> None:
-        if self.stopping is not None:
-            raise Stopped
+        self._write(RUN, document)
 
     def progress(self, step: int, total: int) -> None:
         """Evaluations tell enough."""
@@ -56,10 +58,10 @@ class FolderContext:
         print(message, file=sys.stderr, flush=True)
 
     def save_checkpoint(self, step: int, data: bytes) -> None:
-        self._write("resume.safetensors", data)
+        self._write(RESUME, data)
 
     def load_checkpoint(self) -> tuple[int, bytes] | None:
-        path = self._folder / "resume.safetensors"
+        path = self._folder / RESUME
         return (0, path.read_bytes()) if path.exists() else None
 
     def artifact(self, name: str, data: bytes, media_type: str) -> None:
@@ -74,3 +76,12 @@ class FolderContext:
         partial = self._folder / f".{name}.partial"
         partial.write_bytes(data)
         os.replace(partial, self._folder / name)
+
+
+def _without_processes(path: Path) -> bytes | None:
+    """The spec in a file as this version would write it; None if it is none."""
+    try:
+        spec = TrainingSpec.model_validate_json(path.read_bytes())
+    except ValidationError:
+        return None
+    return spec.model_dump_json(exclude={"processes"}).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import tempfile
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from jobs.datasets.content import X, Y
 from jobs.datasets.loading import Labeled
 
 
-def read_samples(path: Path) -> Labeled:
-    """x (n, …) and y (n,) of an .npz, .csv or .parquet file.
+def read_samples(path: Path) -> tuple[str, Labeled]:
+    """What a spec calls them, and x (n, …) and y (n,) of an .npz, .csv or .parquet file.
+
+    The name is that of the content: a run does not go on with other samples.
 
     Raises:
         InvalidInput: naming what is wrong with it.
@@ -28,4 +31,5 @@ def read_samples(path: Path) -> Labeled:
         (folder / "file").symlink_to(path.resolve())
         content = run(StoredUpload(folder=name, form="file", label=None), Limits()).document()
         x, codes = (np.load(folder / array, allow_pickle=False) for array in (X, Y))
-    return x, np.array(content["labels"])[codes]
+    digest = base64.b32encode(bytes.fromhex(content["sha256"])).decode()
+    return f"ds_{digest[:26]}", (x, np.array(content["labels"])[codes])

@@ -19,7 +19,7 @@ import torch
 from anglewise.version import __version__
 from jobs.training_spec import TrainingSpec
 from worker.training import checkpoint
-from worker.training.context import Context, Diverged, Samples
+from worker.training.context import Context, Diverged, Samples, Stopped
 from worker.training.data import TrainingData, load_data
 from worker.training.evaluation import evaluate, report
 from worker.training.machine import deterministic, few_threads
@@ -116,10 +116,11 @@ class Run:
             return False
         stopping = self.context.stopping
         self.processes.first_decides(Next.STEP if stopping is None else Next.STOP)
+        if stopping is None:
+            return True
         if stopping == "shutdown":
             self.save()
-        self.context.check()
-        return True
+        raise Stopped
 
     def evaluate(self) -> None:
         """Measure and report."""
