@@ -34,7 +34,7 @@ def check_size(encoder: EncoderField, dimension: int, shape: Sequence[int], enco
     if parameter_count(encoder, dimension, shape) > MAX_PARAMETERS:
         raise TooLarge(("encoder",), f"has more than {MAX_PARAMETERS} parameters")
     if kept_numbers(encoder, shape) * encoded > MAX_KEPT:
-        message = f"keeps more than {MAX_KEPT} numbers of this encoder; a smaller chunk_size keeps fewer"
+        message = f"keeps more than {MAX_KEPT} numbers of this encoder; chunk_size or processes keep fewer"
         raise TooLarge(("batch_size",), message)
 
 

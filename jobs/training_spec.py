@@ -152,6 +152,14 @@ class TrainingSpec(Strict):
     def _largest_exponent(self) -> float:
         return LARGEST_EXPONENT[self.precision or ("float64" if self.exact else "float32")]
 
+    def batch(self, items: int) -> int:
+        """Anchors of a batch of so many samples."""
+        return min(self.batch_size, items)
+
+    def steps_per_epoch(self, items: int) -> int:
+        """Optimizer steps that see every sample once; 1 for the exact objective."""
+        return 1 if self.exact else max(1, items // (self.batch(items) * self.accumulate))
+
     def encoded(self, anchors: int) -> int:
         """Samples that a batch of so many anchors encodes."""
         paired = isinstance(self.loss, Drawn) or self.positives == "views"
@@ -223,10 +231,12 @@ class TrainingSpec(Strict):
             check_subsample(counts, available)
         if counts is not None:
             self.check_counts(counts)
-        self.check_shape(self.data.shape(), self.batch_size if counts is None else sum(counts))
+        items = self.batch_size if counts is None else sum(counts)
+        self.check_shape(self.data.shape(), items)
         if isinstance(self.loss, Drawn):
-            drawn = self.batch_size if self.loss.negatives == "infinite" else self.loss.negatives
-            if not self.exact and self.batch_size * drawn > MAX_DRAWS:
+            batch = self.batch(items)
+            drawn = batch if self.loss.negatives == "infinite" else self.loss.negatives
+            if not self.exact and batch * drawn > MAX_DRAWS:
                 raise TooLarge(("loss", "negatives"), f"times batch_size must be at most {MAX_DRAWS}")
             self.loss.build()
 
@@ -236,7 +246,7 @@ class TrainingSpec(Strict):
         Raises:
             TooLarge: at the field.
         """
-        encoded = self.encoded(min(self.batch_size, items)) // (self.processes or 1)
+        encoded = self.encoded(self.batch(items)) // (self.processes or 1)
         check_size(self.encoder, self.dimension or 1, shape, min(encoded, self.chunk_size or encoded))
 
     def check_counts(self, counts: list[int]) -> None:
@@ -253,6 +263,11 @@ class TrainingSpec(Strict):
         targets = getattr(self.loss, "targets", None)
         if targets is not None and len(targets) != classes:
             raise InvalidInput(("loss", "targets"), f"has {len(targets)} entries for {classes} classes")
+        steps = self.steps or (self.epochs or 0) * self.steps_per_epoch(items)
+        if steps > MAX_EVALUATIONS * (self.evaluate_every or steps):
+            raise InvalidInput(("evaluate_every",), f"allows more than {MAX_EVALUATIONS} evaluations")
+        if (self.processes or 1) > self.batch(items):
+            raise InvalidInput(("processes",), f"cannot share a batch of {self.batch(items)}")
         if classes > MAX_CLASSES:
             raise TooLarge(("data", "class_counts"), f"may have at most {MAX_CLASSES} classes")
         if items > MAX_ITEMS:

@@ -61,7 +61,9 @@ def wanted_processes(spec: TrainingSpec) -> int:
     if wanted is not None and wanted > gpus:
         message = f"this worker has {gpus} GPU(s); ANGLEWISE_DEVICES gives it several, as cuda:0+1"
         raise InvalidInput(("processes",), message)
-    return wanted or min(gpus, spec.batch_size)
+    counts = spec.data.counts()
+    batch = spec.batch_size if counts is None else spec.batch(sum(counts))
+    return wanted or max(1, min(gpus, batch // 2))  # normalization needs two samples in each
 
 
 @contextmanager

@@ -26,12 +26,12 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     ("spec", "field"),
     [
         (
-            {"data": DIGITS, "encoder": MLP, "batch_size": 65_536, "loss": {"negatives": 2000}},
+            {"data": STORED, "encoder": MLP, "batch_size": 65_536, "loss": {"negatives": 2000}},
             "loss/negatives",
         ),
         (
             {
-                "data": DIGITS,
+                "data": STORED,
                 "encoder": MLP,
                 "batch_size": 65_536,
                 "loss": {"negatives": "infinite", "reduction": "mean"},
@@ -65,6 +65,9 @@ def test_too_large(jobs: TestClient, spec: dict[str, Any], field: str) -> None:
         ({"loss": {"name": "supcon", "temperature": 9e-4}}, "loss/temperature"),
         ({"loss": {"name": "infonce", "temperature": 9e-4}}, "loss/temperature"),
         ({"loss": {"name": "exponential", "temperature": 2e-3}}, "loss/temperature"),
+        ({"encoder": MLP, "epochs": 100_000, "evaluate_every": 1}, "evaluate_every"),
+        ({"encoder": MLP, "data": {**DIGITS, "class_counts": [1] * 10}, "processes": 11}, "processes"),
+        ({"encoder": MLP, "chunk_size": 1}, "chunk_size"),
         ({"encoder": MLP, "loss": {"name": "exponential", "temperature": 0.02}}, "loss/temperature"),
     ],
 )
@@ -80,6 +83,7 @@ def test_beyond_a_bound(jobs: TestClient, spec: dict[str, Any], field: str) -> N
         {"encoder": {"name": "resnet50"}},
         {"encoder": {"name": "resnet50", "width": 128}, "batch_size": 4096, "chunk_size": 256},
         {"encoder": MLP, "loss": {"name": "exponential", "temperature": 0.03}},
+        {"encoder": MLP, "batch_size": 65_536, "loss": {"negatives": "infinite", "reduction": "mean"}},
         {"encoder": MLP, "loss": {"name": "exponential", "temperature": 3e-3}, "precision": "float64"},
     ],
 )

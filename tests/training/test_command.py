@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobs.training_spec import TrainingSpec
 from worker.training.__main__ import STOPPED, main
+from worker.training.folder import FolderContext
 
 CLOUDS = {"generator": {"classes": 3, "samples_per_class": 12, "dimension": 4}}
 RUN: dict[str, Any] = {
@@ -46,6 +48,7 @@ def test_a_run_leaves_what_a_job_leaves(tmp_path: Path, capsys: pytest.CaptureFi
     artifacts = {"embeddings.npy", "labels.npy", "checkpoint.safetensors", "result.json"}
     assert names == artifacts | {f"report.{end}" for end in ("html", "json", "png")} | {
         "run.json",
+        ".lock",
         "resume.safetensors",
     }
     result = json.loads((tmp_path / "result" / "result.json").read_text())
@@ -74,6 +77,14 @@ def test_a_folder_is_for_one_set_of_samples(tmp_path: Path, capsys: pytest.Captu
         np.savez(file, x=np.random.default_rng(seed).standard_normal((20, 3)), y=np.arange(20) % 2)
         assert command(tmp_path, without, "--data", file) == expected
     assert "another spec" in capsys.readouterr().err
+
+
+def test_a_folder_has_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = TrainingSpec.model_validate({**RUN, "processes": 1})
+    with FolderContext(tmp_path / "result", None).held_for(spec):
+        assert command(tmp_path, RUN) == 2
+    assert "in use by another run" in capsys.readouterr().err
+    assert command(tmp_path, RUN) == 0
 
 
 def test_a_refused_run_leaves_the_folder_free(tmp_path: Path) -> None:

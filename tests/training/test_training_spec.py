@@ -85,7 +85,12 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...]]] = [
     ({"data": COUNTS, "loss": {"name": "y_aware", "sigma": 1.0, "targets": [1.0]}}, ("loss", "targets")),
     ({"data": COUNTS, "loss": {"negatives": "infinite", "reduction": "sum"}}, ("loss", "reduction")),
     (
-        {"data": DIGITS, "encoder": CNN, "batch_size": 65_536, "loss": {"negatives": 2000}},
+        {
+            "data": {"dataset": "ds_01KBCJ6ZT0000000000000000Z"},
+            "encoder": CNN,
+            "batch_size": 65_536,
+            "loss": {"negatives": 2000},
+        },
         ("loss", "negatives"),
     ),
 ]

@@ -157,7 +157,9 @@ def test_a_run_that_diverges_says_so(bench: MakeBench) -> None:
         ({}, 2, 2),
         ({"processes": 1}, 2, 1),
         ({"device": "cpu"}, 2, 1),
-        ({"batch_size": 2}, 4, 2),
+        ({"batch_size": 5}, 4, 2),
+        ({"batch_size": 1}, 4, 1),
+        ({"data": {"generator": {"classes": 2, "samples_per_class": 3}}}, 4, 3),
         ({"objective": "exact", "encoder": {"name": "free"}}, 4, 1),
     ],
 )

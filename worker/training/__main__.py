@@ -42,9 +42,8 @@ def main(arguments: list[str]) -> int:
         spec = _spec(options.spec, name, launched or ALONE)
         with nullcontext(ALONE) if launched is None else joined(launched) as processes:
             context = FolderContext(options.folder, samples)
-            if processes.first:
-                context.belong_to(spec)
-            return _train(spec, context, options.folder, processes)
+            with context.held_for(spec) if processes.first else nullcontext():
+                return _train(spec, context, options.folder, processes)
     except (OSError, Problem, InvalidInput, TrainingError) as error:
         print(_words(error), file=sys.stderr)
         return 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -35,17 +37,24 @@ class FolderContext:
         self._folder, self._samples = folder, samples
         self.stopping: Stopping | None = None
 
-    def belong_to(self, spec: TrainingSpec) -> None:
-        """The folder is for runs of this spec from now on, by however many processes.
+    @contextmanager
+    def held_for(self, spec: TrainingSpec) -> Iterator[None]:
+        """Keep other runs from the folder, and those of another spec for good; processes may differ.
 
         Raises:
-            InvalidInput: it has a run of another one.
+            InvalidInput: another run has it, or it has a run of another spec.
         """
         document = spec.model_dump_json(exclude={"processes"}).encode()
         path = self._folder / RUN
-        if path.exists() and (self._folder / RESUME).exists() and _without_processes(path) != document:
-            raise InvalidInput((), f"{self._folder} has a run of another spec; take a new folder")
-        self._write(RUN, document)
+        with (self._folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput((), f"{self._folder} is in use by another run") from None
+            if path.exists() and (self._folder / RESUME).exists() and _without_processes(path) != document:
+                raise InvalidInput((), f"{self._folder} has a run of another spec; take a new folder")
+            self._write(RUN, document)
+            yield
 
     def progress(self, step: int, total: int) -> None:
         """Evaluations tell enough."""

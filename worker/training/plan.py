@@ -52,8 +52,6 @@ class Plan:
     """the set the embeddings lie in"""
     steps: int
     """optimizer steps in all"""
-    steps_per_epoch: int
-    """optimizer steps that see every sample once; 1 for the exact objective"""
     batch: int
     """anchors of one batch"""
     accumulate: int
@@ -87,13 +85,12 @@ def make_plan(spec: TrainingSpec, counts: list[int], processes: Processes = ALON
     """
     spec.check_counts(counts)
     items, exact, euclidean = sum(counts), spec.exact, spec.loss.name == "euclidean"
-    batch = min(spec.batch_size, items)
+    batch = spec.batch(items)
     if processes.size > batch:
         raise InvalidInput(("processes",), f"a batch of {batch} cannot be shared by {processes.size}")
     if isinstance(spec.encoder, (CNN, ResNet)) and spec.encoded(batch) < 2 * processes.size:
         raise InvalidInput(("batch_size",), "normalization needs two samples in each process")
-    steps_per_epoch = 1 if exact else max(1, items // (batch * spec.accumulate))
-    steps = spec.steps or (spec.epochs or 0) * steps_per_epoch or DEFAULT_STEPS[exact]
+    steps = spec.steps or (spec.epochs or 0) * spec.steps_per_epoch(items) or DEFAULT_STEPS[exact]
     evaluate_every = spec.evaluate_every or max(1, math.ceil(steps / EVALUATIONS[exact]))
     double = spec.precision == "float64" or (spec.precision is None and exact)
     return Plan(
@@ -102,7 +99,6 @@ def make_plan(spec: TrainingSpec, counts: list[int], processes: Processes = ALON
         dimension=spec.dimension or max(2, len(counts)),
         projection="none" if euclidean else spec.projection or "sphere",
         steps=steps,
-        steps_per_epoch=steps_per_epoch,
         batch=batch,
         accumulate=spec.accumulate,
         chunk=spec.chunk_size or MAX_ENCODED,
