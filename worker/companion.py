@@ -1,7 +1,7 @@
 """A companion of a runner: ``python -m worker.companion``.  Takes its part in one training.
 
 Its order comes first on standard input, after its length in eight bytes; when the input ends its parent is
-gone. If it cannot go on it writes the reason, as JSON, to standard output.
+gone. To standard output it writes a line when it is ready, and if it cannot go on the reason, as JSON.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from worker.parent import die_with_parent
 
 RETRY_SECONDS = 1.0
 PIECE = 64 * 1024
+READY = b"ready\n"
+"""Said before it meets the others."""
+BYSTANDER = 3
+"""Exit status of one that ended because another one had."""
 
 
 def main() -> None:
@@ -32,19 +36,23 @@ def main() -> None:
     os.dup2(2, 1)  # whatever libraries print goes to the log of the worker
     log_to_stderr("companion")
     try:
-        _take_part(order)
+        _take_part(order, answers)
     except Exception as error:
+        if type(error).__name__ == "PeerLost":  # torch, and so its class, may not have been loaded
+            sys.exit(BYSTANDER)
         os.write(answers, reason_for(error).model_dump_json().encode())
         sys.exit(1)
 
 
-def _take_part(order: dict[str, Any]) -> None:
-    from worker.training.processes import Processes, joined
+def _take_part(order: dict[str, Any], answers: int) -> None:
+    from worker.training.processes import Processes, joined, take_device
     from worker.training.trainer import follow
 
     spec = TrainingSpec.model_validate_json(order["spec"])
-    rank, size = order["rank"], order["size"]
-    with joined(Processes(rank, size, rank), order["meeting"]) as processes:
+    here = Processes(order["rank"], order["size"], order["rank"])
+    take_device(here)
+    os.write(answers, READY)
+    with joined(here, order["meeting"]) as processes:
         follow(spec, StoredSamples(order["store_url"]), processes)
 
 

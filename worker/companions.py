@@ -11,17 +11,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
 from anglewise.errors import InvalidInput
 from jobs.states import Reason
 from jobs.training_spec import TrainingSpec
+from worker.companion import BYSTANDER, READY
 from worker.training.context import TrainingError
-from worker.training.processes import ALONE, Processes, joined
+from worker.training.processes import ALONE, PeerLost, Processes, joined
 
 logger = logging.getLogger("anglewise.worker")
 
@@ -31,8 +34,8 @@ GRACE_SECONDS = 5.0
 """A run notices within this time that a companion is gone, or hangs in a library."""
 REASON_SECONDS = 180.0
 """One that said why waits to be asked: the first process may be reading data, or predicting."""
-NOTICE_SECONDS = 2.0
-"""The end of a connection is noticed so long before the end of the process behind it."""
+NOTICE_SECONDS = 5.0
+"""The end of a connection is noticed at most so long before the end of the process behind it."""
 
 
 class CompanionFailed(TrainingError):
@@ -88,17 +91,42 @@ def shared_by_processes(spec: TrainingSpec, store_url: str) -> Iterator[Processe
         }
         companions = [Companion(rank, order) for rank in range(1, size)]
         try:
+            for companion in companions:
+                companion.wait_ready()
             with joined(Processes(0, size, 0), meeting) as processes:
                 yield processes
             for companion in companions:
                 companion.wait(END_SECONDS)
-        except RuntimeError as error:  # perhaps the end of a connection, noticed before that of a process
-            for companion in companions:
-                companion.explain(error, NOTICE_SECONDS)
-            raise
+        except PeerLost as error:
+            _explain(error, companions)
         finally:
             for companion in companions:
                 companion.end()
+
+
+def _explain(error: PeerLost, companions: Sequence[Companion]) -> NoReturn:
+    """Raise what the companion said that is the cause; end as it did if it said nothing.
+
+    A connection ends before the process behind it does, and takes those of bystanders along. Where no cause
+    is found the attempt counts as lost, and another one goes on.
+
+    Raises:
+        CompanionFailed
+    """
+    deadline = time.monotonic() + NOTICE_SECONDS
+    while time.monotonic() < deadline:
+        for companion in companions:
+            if companion.failed:
+                companion.explain(error)
+        time.sleep(0.05)
+    logger.error("a connection to a companion was lost: %s", error)
+    end_abruptly()
+
+
+def end_abruptly() -> NoReturn:
+    """As a process does that is killed: the supervisor then looks for reasons, and begins anew."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit(1)  # where signals take a moment
 
 
 class Companion:
@@ -111,7 +139,7 @@ class Companion:
     def __init__(self, rank: int, order: dict[str, str | int]) -> None:
         self.rank = rank
         self._said = b""
-        self._gone, self._ending = threading.Event(), threading.Event()
+        self._ready, self._gone, self._ending = threading.Event(), threading.Event(), threading.Event()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "worker.companion"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -119,34 +147,51 @@ class Companion:
         self._thread = threading.Thread(target=self._attend, args=(body,), name="companion", daemon=True)
         self._thread.start()
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by a fault that was its own."""
+        return self._gone.is_set() and self._process.returncode not in (0, BYSTANDER)
+
     def _attend(self, body: bytes) -> None:
-        """Give it its order, hear what it says at its end, and end this process if that does not do so
-        by itself: it may wait for the lost one without end."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        """Give it its order, hear what it says, and end this process if that does not do so by itself: it
+        may wait for the lost one without end."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(len(body).to_bytes(8, "big") + body)
-            self._process.stdin.flush()  # and kept open: its end says that this process is gone
-        self._said = self._process.stdout.read()
-        failed = self._process.wait() != 0
+            stdin.write(len(body).to_bytes(8, "big") + body)
+            stdin.flush()  # and kept open: its end says that this process is gone
+        line = stdout.readline()
+        if line == READY:
+            self._ready.set()
+        self._said = stdout.read() if line == READY else line
+        self._process.wait()
         self._gone.set()
-        if failed and not self._ending.wait(REASON_SECONDS if self._said else GRACE_SECONDS):
-            self._follow_it()
+        if self.failed and not self._ending.wait(REASON_SECONDS if self._said else GRACE_SECONDS):
+            self._end_as_it_did()
 
-    def _follow_it(self) -> None:
+    def _end_as_it_did(self) -> NoReturn:
         logger.error("companion %d ended with status %d", self.rank, self._process.returncode)
-        os.kill(os.getpid(), signal.SIGKILL)
+        end_abruptly()
 
-    def explain(self, error: Exception, seconds: float) -> None:
-        """Raise what it said when it ended, if it ends within this time; end as it did if it was lost.
+    def wait_ready(self) -> None:
+        """Until it can meet the others.
 
         Raises:
             CompanionFailed
         """
-        if not self._gone.wait(seconds) or self._process.returncode == 0:
-            return
+        while not self._ready.wait(0.05):
+            if self._gone.is_set():
+                self.explain(None)
+
+    def explain(self, error: Exception | None) -> NoReturn:
+        """Raise what it said at its end; end as it did if it was lost.
+
+        Raises:
+            CompanionFailed
+        """
         if not self._said:
-            self._follow_it()
+            self._end_as_it_did()
         raise CompanionFailed(Reason.model_validate_json(self._said)) from error
 
     def wait(self, seconds: float) -> None:

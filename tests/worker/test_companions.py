@@ -19,9 +19,11 @@ from jobs.record import Step
 from jobs.states import Reason, ReasonCode, State
 from jobs.training_spec import TrainingSpec
 from worker import companions as companions_module
+from worker.companion import BYSTANDER
 from worker.companions import Companion, CompanionFailed, wanted_processes
 from worker.devices import runner_environment
 from worker.failures import reason_for
+from worker.training.processes import PeerLost
 
 MakeBench = Callable[..., Bench]
 SHARED: dict[str, Any] = {
@@ -132,10 +134,32 @@ def test_a_companion_says_why_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     companion = Companion(1, {"spec": "x" * 200_000})  # which it does not even read
     try:
         with pytest.raises(CompanionFailed, match="more memory") as error:
-            companion.explain(RuntimeError("Connection closed by peer"), 30.0)
+            companion.wait_ready()
     finally:
         companion.end()
     assert reason_for(error.value) == reason
+
+
+def test_a_bystander_is_not_the_cause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of three that end, one lost its connection, one says why, and one has nothing to say yet."""
+    reason = Reason(code=ReasonCode.OUT_OF_MEMORY, message="it needed more memory than it may use")
+    scripts = [
+        f"raise SystemExit({BYSTANDER})",
+        f"print({reason.model_dump_json()!r}); raise SystemExit(1)",
+        "import time; time.sleep(60)",
+    ]
+    start = subprocess.Popen
+    monkeypatch.setattr(companions_module, "REASON_SECONDS", 600.0)
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda command, **options: start([command[0], "-c", scripts.pop(0)], **options)
+    )
+    group = [Companion(rank, {}) for rank in (1, 2, 3)]
+    try:
+        with pytest.raises(CompanionFailed, match="more memory"):
+            companions_module._explain(PeerLost("Connection closed by peer"), group)
+    finally:
+        for companion in group:
+            companion.end()
 
 
 def test_a_run_that_diverges_says_so(bench: MakeBench) -> None:

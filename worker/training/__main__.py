@@ -20,7 +20,7 @@ from jobs.problems import Problem, pointer
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopped, TrainingError
 from worker.training.folder import FolderContext
-from worker.training.processes import ALONE, Processes, joined, of_torchrun
+from worker.training.processes import ALONE, PeerLost, Processes, joined, of_torchrun
 from worker.training.samples_file import read_samples
 from worker.training.trainer import follow, train
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             context = FolderContext(options.folder, samples)
             with context.held_for(spec) if processes.first else nullcontext():
                 return _train(spec, context, options.folder, processes)
-    except (OSError, Problem, InvalidInput, TrainingError) as error:
+    except (OSError, Problem, InvalidInput, TrainingError, PeerLost) as error:
         print(_words(error), file=sys.stderr)
         return 2
 

@@ -76,16 +76,34 @@ class Draw(NamedTuple):
     negatives: torch.Tensor
 
 
+class Draws:
+    """Batches of anchors, a positive for each, and negatives from the other anchors, by number."""
+
+    def __init__(self, loss: Drawn, data: TrainingData, plan: Plan, *, views: bool) -> None:
+        self.sampling, self.negatives, self.views = loss.sampling, loss.build().negatives, views
+        self.batches, self.y, self.seed = Batches(data, plan), data.y, plan.seed
+
+    def __call__(self, number: int) -> Draw:
+        anchors = self.batches.anchors(number)
+        classes = self.y[anchors]
+        rows = anchors
+        if not self.views:
+            rows = np.concatenate([anchors, self.batches.positives(anchors, number)])
+        if math.isinf(self.negatives):
+            return Draw(rows, torch.from_numpy(allowed_negatives(classes, self.sampling)))
+        random = generator(self.seed, Stream.NEGATIVES, number)
+        drawn = draw_negatives(classes, int(self.negatives), self.sampling, random)
+        return Draw(rows, torch.from_numpy(drawn))
+
+
 class DrawnBatches:
-    """Anchors of a batch, a positive for each, and negatives from the other anchors."""
+    """The loss of the anchors of a batch."""
 
     def __init__(
         self, loss: Drawn, embedder: Embedder, data: TrainingData, plan: Plan, *, views: bool
     ) -> None:
-        self.loss, self.sampling = loss.build(), loss.sampling
-        self.embedder, self.data, self.plan, self.views = embedder, data, plan, views
-        self.batches = Batches(data, plan)
-        self.draws = Ahead(self._draw)
+        self.loss, self.embedder, self.views = loss.build(), embedder, views
+        self.draws = Ahead(Draws(loss, data, plan, views=views))
 
     def __call__(self, number: int) -> BatchLoss:
         rows, negatives = self.draws.take(number)
@@ -95,18 +113,6 @@ class DrawnBatches:
         loss = compare(anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
         self.draws.prepare(number + 1)
         return loss
-
-    def _draw(self, number: int) -> Draw:
-        anchors = self.batches.anchors(number)
-        classes = self.data.y[anchors]
-        rows = anchors
-        if not self.views:
-            rows = np.concatenate([anchors, self.batches.positives(anchors, number)])
-        if math.isinf(self.loss.negatives):
-            return Draw(rows, torch.from_numpy(allowed_negatives(classes, self.sampling)))
-        random = generator(self.plan.seed, Stream.NEGATIVES, number)
-        drawn = draw_negatives(classes, int(self.loss.negatives), self.sampling, random)
-        return Draw(rows, torch.from_numpy(drawn))
 
 
 class WeightedLoss:

@@ -38,6 +38,18 @@ class Next(IntEnum):
     """End now."""
 
 
+class PeerLost(Exception):
+    """Another process of the run is gone, or the connection to it: never the fault of this one."""
+
+
+@contextmanager
+def _among_peers() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerLost(str(error).partition("\n")[0]) from error
+
+
 @dataclass(frozen=True)
 class Processes:
     """The place of this process among those of its run; one that is alone exchanges nothing.
@@ -79,7 +91,8 @@ class Processes:
         padded = part_nD.new_zeros((most, *part_nD.shape[1:]))
         padded[: len(part_nD)] = part_nD
         parts = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(parts, padded)
+        with _among_peers():
+            dist.all_gather(parts, padded)
         places = [self._part(items, rank) for rank in range(self.size)]
         return torch.cat([part[: at.stop - at.start] for part, at in zip(parts, places, strict=True)])
 
@@ -89,7 +102,8 @@ class Processes:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
         total = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        dist.all_reduce(total)
+        with _among_peers():
+            dist.all_reduce(total)
         parts = torch.split(total, [gradient.numel() for gradient in gradients])
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
@@ -98,14 +112,14 @@ class Processes:
         """Overwrite these by those of the first process."""
         if self.size > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, src=0)
+                _from_first(tensor)
 
     def first_decides(self, choice: Next) -> Next:
         """What the first process chose; what the others pass does not count."""
         if self.size == 1:
             return choice
         word = torch.tensor(choice)
-        dist.broadcast(word, src=0)
+        _from_first(word)
         return Next(int(word))
 
     def from_first(self, data: bytes) -> bytes:
@@ -113,14 +127,20 @@ class Processes:
         if self.size == 1:
             return data
         length = torch.tensor([len(data)])
-        dist.broadcast(length, src=0)
+        _from_first(length)
         if length.item() == 0:
             return b""
         content = torch.empty(int(length.item()), dtype=torch.uint8)
         if self.first:
             content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        dist.broadcast(content, src=0)
+        _from_first(content)
         return content.numpy().tobytes()
+
+
+def _from_first(tensor: Tensor) -> None:
+    """Overwrite it by that of the first process."""
+    with _among_peers():
+        dist.broadcast(tensor, src=0)
 
 
 ALONE = Processes()
@@ -138,6 +158,12 @@ class _Gather(torch.autograd.Function):
         return gradients[0][ctx.part], None, None
 
 
+def take_device(processes: Processes) -> None:
+    """Of the GPUs of this machine, the one with the number of the process."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(processes.local_rank)
+
+
 @contextmanager
 def joined(processes: Processes, meeting: str = "env://") -> Iterator[Processes]:
     """Connects the processes of a run; all must enter.
@@ -145,13 +171,12 @@ def joined(processes: Processes, meeting: str = "env://") -> Iterator[Processes]
     Args:
         meeting: where they find each other: ``file:///a/new/file``, or as torch's launcher says.
     """
-    backend = "cpu:gloo"
-    if torch.cuda.is_available():
-        torch.cuda.set_device(processes.local_rank)
-        backend += ",cuda:nccl"
-    dist.init_process_group(
-        backend, init_method=meeting, rank=processes.rank, world_size=processes.size, timeout=PATIENCE
-    )
+    take_device(processes)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "cpu:gloo"
+    with _among_peers():
+        dist.init_process_group(
+            backend, init_method=meeting, rank=processes.rank, world_size=processes.size, timeout=PATIENCE
+        )
     try:
         yield processes
     finally:
