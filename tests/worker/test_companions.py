@@ -18,9 +18,11 @@ from jobs import paths
 from jobs.record import Step
 from jobs.states import Reason, ReasonCode, State
 from jobs.training_spec import TrainingSpec
+from worker import companion_process
 from worker import companions as companions_module
 from worker.companion import BYSTANDER
-from worker.companions import Companion, CompanionFailed, wanted_processes
+from worker.companion_process import Companion, CompanionFailed
+from worker.companions import wanted_processes
 from worker.devices import runner_environment
 from worker.failures import reason_for
 from worker.training.processes import PeerLost
@@ -124,7 +126,7 @@ def test_a_companion_says_why_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     reason = Reason(code=ReasonCode.OUT_OF_MEMORY, message="it needed more memory than it may use")
     module = tmp_path / "companion.py"
     module.write_text(f"print({reason.model_dump_json()!r}); raise SystemExit(1)", encoding="utf-8")
-    monkeypatch.setattr(companions_module, "REASON_SECONDS", 600.0)  # it would end this process
+    monkeypatch.setattr(companion_process, "REASON_SECONDS", 600.0)  # it would end this process
     start = subprocess.Popen
 
     def instead(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -149,7 +151,7 @@ def test_a_bystander_is_not_the_cause(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "import time; time.sleep(60)",
     ]
     start = subprocess.Popen
-    monkeypatch.setattr(companions_module, "REASON_SECONDS", 600.0)
+    monkeypatch.setattr(companion_process, "REASON_SECONDS", 600.0)
     monkeypatch.setattr(
         subprocess, "Popen", lambda command, **options: start([command[0], "-c", scripts.pop(0)], **options)
     )
