@@ -16,7 +16,8 @@ from benchmarks.table import Row
 ROOT = Path(__file__).parent.parent
 BATCH, CHUNK = 4096, 256
 CACHED = """
-import resource, sys, time, torch
+import sys, time, torch
+from benchmarks.memory import peak_kib
 from worker.training.chunks import encode_in_chunks
 from worker.training.losses import weighted_infonce
 from worker.training.networks import convolutions
@@ -29,13 +30,13 @@ weights = torch.full((10, 10), float("-inf")).fill_diagonal_(0.0)
 def step():
     z = project(encode_in_chunks(encoder, x, int(sys.argv[1])), "sphere")
     weighted_infonce(z, y, weights, temperature=0.1).value.backward()
-small = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+small = peak_kib()
 times = []
 for _ in range(3):
     start = time.perf_counter()
     step()
     times.append(time.perf_counter() - start)
-print(min(times), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - small) / 1024)
+print(min(times), (peak_kib() - small) / 1024)
 """
 SHARED = {
     "data": {"builtin": "mnist5k"},

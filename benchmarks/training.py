@@ -17,7 +17,8 @@ from worker.training.trainer import train
 
 ROOT = Path(__file__).parent.parent
 LOSS = """
-import resource, sys, time, torch
+import sys, time, torch
+from benchmarks.memory import peak_kib
 torch.manual_seed(0)
 z = torch.nn.functional.normalize(torch.randn({batch}, 128)).requires_grad_()
 y = torch.arange({batch}) % 100
@@ -33,14 +34,14 @@ else:
     supcon = SupConLoss(temperature=0.1)
     def loss():
         return supcon(z, y)
-small = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+small = peak_kib()
 times = []
 for _ in range(3):
     start = time.perf_counter()
     value = loss()
     value.backward()
     times.append(time.perf_counter() - start)
-print(float(value), min(times), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - small)
+print(float(value), min(times), peak_kib() - small)
 """
 BATCH = 4096
 COUNTS = [500, 200, 50, 20]

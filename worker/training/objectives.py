@@ -15,7 +15,6 @@ import torch
 from anglewise import NamedWeighting, named_weighting
 from jobs.training_losses import Drawn, Weighted
 from jobs.training_spec import TrainingSpec
-from worker.training.ahead import Ahead
 from worker.training.batches import Batches, Embedder
 from worker.training.data import IntArray, TrainingData
 from worker.training.losses import (
@@ -103,16 +102,14 @@ class DrawnBatches:
         self, loss: Drawn, embedder: Embedder, data: TrainingData, plan: Plan, *, views: bool
     ) -> None:
         self.loss, self.embedder, self.views = loss.build(), embedder, views
-        self.draws = Ahead(Draws(loss, data, plan, views=views))
+        self.draws = Draws(loss, data, plan, views=views)
 
     def __call__(self, number: int) -> BatchLoss:
-        rows, negatives = self.draws.take(number)
+        rows, negatives = self.draws(number)
         z_ND = self.embedder.two_views(rows, number) if self.views else self.embedder(rows)
         anchors_BD, positives_BD = torch.chunk(z_ND, 2)
         compare = averaged_loss if math.isinf(self.loss.negatives) else drawn_loss
-        loss = compare(anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
-        self.draws.prepare(number + 1)
-        return loss
+        return compare(anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
 
 
 class WeightedLoss:
