@@ -35,13 +35,16 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever libraries print goes to the log of the worker
     log_to_stderr("companion")
+    status = 0
     try:
         _take_part(order, answers)
     except Exception as error:
-        if type(error).__name__ == "PeerLost":  # torch, and so its class, may not have been loaded
-            sys.exit(BYSTANDER)
-        os.write(answers, reason_for(error).model_dump_json().encode())
-        sys.exit(1)
+        status = BYSTANDER
+        if type(error).__name__ != "PeerLost":  # torch, and so its class, may not have been loaded
+            status = 1
+            os.write(answers, reason_for(error).model_dump_json().encode())
+    sys.stderr.flush()
+    os._exit(status)  # threads of libraries would abort an orderly end now and then
 
 
 def _take_part(order: dict[str, Any], answers: int) -> None:

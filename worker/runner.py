@@ -50,6 +50,8 @@ def main() -> None:
     while reusable:
         order, spec = channel.next_order()
         reusable = _do(order, spec, here)
+    sys.stderr.flush()
+    os._exit(0)  # a training leaves threads of libraries, which would abort an orderly end now and then
 
 
 def _do(order: dict[str, Any], spec: bytes, here: Surroundings) -> bool:

@@ -12,7 +12,7 @@ from memory_context import MemoryContext
 
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopped
-from worker.training.processes import Processes, joined, of_torchrun
+from worker.training.processes import Processes, joined, leave, of_torchrun
 from worker.training.trainer import follow, train
 
 CLOUDS = {"generator": {"classes": 4, "samples_per_class": 20, "dimension": 6}}
@@ -78,3 +78,4 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave(0)

@@ -20,7 +20,7 @@ from jobs.problems import Problem, pointer
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopped, TrainingError
 from worker.training.folder import FolderContext
-from worker.training.processes import ALONE, PeerLost, Processes, joined, of_torchrun
+from worker.training.processes import ALONE, PeerLost, Processes, joined, leave, of_torchrun
 from worker.training.samples_file import read_samples
 from worker.training.trainer import follow, train
 
@@ -96,4 +96,4 @@ def _words(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
