@@ -8,18 +8,17 @@ from anglewise.errors import InvalidInput, NumericalFailure
 from jobs.problems import Problem, pointer
 from jobs.states import Reason, ReasonCode
 from worker.kinds import UnknownKind
+from worker.out_of_memory import is_out_of_memory
 from worker.training.context import TrainingError
 
 logger = logging.getLogger("anglewise.worker")
 
-MEMORY_TEXTS = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc")
-"""Torch reports the end of memory as a RuntimeError that says one of these."""
 MAX_TEXT = 1000
 
 
 def reason_for(error: Exception) -> Reason:
     """Anything unforeseen is logged, and its text stays in the log."""
-    if isinstance(error, MemoryError) or _torch_is_out_of_memory(error):
+    if is_out_of_memory(error):
         return _reason(ReasonCode.OUT_OF_MEMORY, "it needed more memory than it may use")
     if isinstance(error, TrainingError):
         return _reason(ReasonCode(error.code), str(error))
@@ -37,11 +36,6 @@ def reason_for(error: Exception) -> Reason:
     return _reason(
         ReasonCode.INTERNAL, f"an unforeseen error ({kind}); the log of the worker has its details"
     )
-
-
-def _torch_is_out_of_memory(error: Exception) -> bool:
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in MEMORY_TEXTS)
 
 
 def _reason(code: ReasonCode, message: str) -> Reason:

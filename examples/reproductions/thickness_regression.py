@@ -10,12 +10,12 @@ import numpy as np
 
 from anglewise.procrustes import r2_procrustes
 from examples.reproductions.experiment import Experiment
-from examples.reproductions.held_out import embed
 from examples.reproductions.presets import Preset
 from examples.reproductions.running import DATASET, Array, Outcome, Training
 from examples.reproductions.tables import Result
 from examples.reproductions.thickness import line_thickness
 from jobs.datasets.builtin import load_builtin
+from worker.training.trained import load_encoder
 
 BINS = 20
 PAPER = 0.96
@@ -61,7 +61,8 @@ def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
     found = []
     for outcome in outcomes:
         seen = _recovered(outcome, outcome.array("embeddings.npy"), outcome.array("labels.npy"), drawings)
-        unseen = _recovered(outcome, embed(outcome, drawings.unseen), drawings.unseen_bins, drawings)
+        encode = load_encoder(outcome.files["checkpoint.safetensors"])
+        unseen = _recovered(outcome, encode(drawings.unseen), drawings.unseen_bins, drawings)
         own, gap = outcome.metric("r2_procrustes"), outcome.metric("entropic_gap")
         found.append((seen, unseen, own, gap))
     euclidean, aware = found[0], found[1:]

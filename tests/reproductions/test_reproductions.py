@@ -20,7 +20,6 @@ from examples.reproductions import (
 )
 from examples.reproductions.__main__ import EXPERIMENTS, main
 from examples.reproductions.experiment import Experiment, of_encoder
-from examples.reproductions.held_out import embed
 from examples.reproductions.presets import CPU, PRESETS, Preset
 from examples.reproductions.running import Outcome, run
 from examples.reproductions.tables import Result
@@ -119,14 +118,6 @@ def test_what_it_costs_to_merge_the_minorities_is_little_just_below_the_threshol
         run(training) for training in collapse_images.trainings(TINY) if "encoder" not in training.spec
     ]
     assert 0 < collapse_images.merging(outcomes[0]) < 1e-3
-
-
-def test_images_of_the_training_are_embedded_as_in_it() -> None:
-    outcome = run(thickness_regression.trainings(TINY)[0])
-    assert outcome.training.images is not None
-    images, bins = outcome.training.images
-    order = np.argsort(bins, kind="stable")
-    np.testing.assert_allclose(embed(outcome, images[order], 30), outcome.array("embeddings.npy"), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import shutil
 import signal
@@ -15,6 +17,7 @@ import pytest
 
 from jobs.training_spec import TrainingSpec
 from worker.training.__main__ import STOPPED, main
+from worker.training.checkpoint import pack
 from worker.training.folder import FolderContext
 
 CLOUDS = {"generator": {"classes": 3, "samples_per_class": 12, "dimension": 4}}
@@ -85,6 +88,34 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFi
         assert command(tmp_path, RUN) == 2
     assert "in use by another run" in capsys.readouterr().err
     assert command(tmp_path, RUN) == 0
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert command(tmp_path, RUN) == 0
+    said = capsys.readouterr().err
+    assert f"Nothing keeps another run from {tmp_path / 'result'}: No locks available." in said
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, RUN) == 0
+    resume = tmp_path / "result" / "resume.safetensors"
+    for content in (
+        pack({"step": 1}),
+        pack([1, 2]),
+        (tmp_path / "result/checkpoint.safetensors").read_bytes(),
+    ):
+        resume.write_bytes(content)
+        assert command(tmp_path, RUN) == 2
+        assert capsys.readouterr().err == "the checkpoint is that of another run\n"
+    resume.write_bytes(b"no checkpoint at all")
+    assert command(tmp_path, RUN) == 0
+    assert "Starting over: the checkpoint cannot be read" in capsys.readouterr().err
 
 
 def test_a_refused_run_leaves_the_folder_free(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from shared_runs import RUNS, STOP_AFTER, outcome, spec_of
 from anglewise.errors import InvalidInput
 from jobs.training_spec import TrainingSpec
 from worker.training.plan import make_plan
-from worker.training.processes import ALONE, Next, Processes
+from worker.training.processes import ALONE, Next, PeerLost, Processes
 from worker.training.trainer import train
 
 HERE = Path(__file__).parent
@@ -108,6 +108,27 @@ def test_one_process_exchanges_nothing() -> None:
     assert ALONE.gather(z, 3) is z
     assert ALONE.first_decides(Next.STEP) is Next.STEP
     assert ALONE.from_first(b"abc") == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("Connection closed by peer [127.0.0.1]:1234\nmore"), PeerLost),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), torch.OutOfMemoryError),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), RuntimeError),
+    ],
+)
+def test_the_end_of_memory_is_no_lost_peer(
+    error: Exception, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.distributed, "broadcast", fail)
+    with pytest.raises(expected) as raised:
+        Processes(0, 2).first_decides(Next.STEP)
+    assert type(raised.value) is expected
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

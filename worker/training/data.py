@@ -29,12 +29,15 @@ class TrainingData:
         y: (n,) class numbers 0..C-1, ascending.
         labels: (C,) the labels of the classes as given.
         counts: (C,) samples of each class.
+        center, spread: mean and standard deviation of the entries before.
     """
 
     x: FloatArray | None
     y: IntArray
     labels: tuple[int | str, ...]
     counts: tuple[int, ...]
+    center: float = 0.0
+    spread: float = 1.0
 
     @property
     def classes(self) -> int:
@@ -61,9 +64,11 @@ def load_data(spec: TrainingSpec, samples: Samples) -> TrainingData:
     counts = tuple(np.bincount(y, minlength=len(labels)).tolist())
     if spec.encoder.name == "free":
         return TrainingData(None, y, tuple(labels.tolist()), counts)
-    arranged = _arranged(x[keep], spec.encoder.name)
-    spec.check_shape(arranged.shape[1:], len(y))
-    return TrainingData(_standardized(arranged), y, tuple(labels.tolist()), counts)
+    values = numbers(arranged(x[keep], spec.encoder.name), ("data", "dataset"))
+    spec.check_shape(values.shape[1:], len(y))
+    center, spread = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
+    standard = standardized(values, center, spread)
+    return TrainingData(standard, y, tuple(labels.tolist()), counts, center, spread)
 
 
 def _source(spec: TrainingSpec, samples: Samples) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
@@ -91,7 +96,7 @@ def _subsample(y: IntArray, counts: list[int] | None, seed: int) -> IntArray:
     return np.concatenate(rows).astype(np.int64)
 
 
-def _arranged(x: npt.NDArray[np.generic], encoder: str) -> npt.NDArray[np.generic]:
+def arranged(x: npt.NDArray[np.generic], encoder: str) -> npt.NDArray[np.generic]:
     """Images as (n, channels, height, width), vectors as (n, features).
 
     Raises:
@@ -107,19 +112,25 @@ def _arranged(x: npt.NDArray[np.generic], encoder: str) -> npt.NDArray[np.generi
     return x.reshape(len(x), -1)
 
 
-def _standardized(x: npt.NDArray[np.generic]) -> FloatArray:
-    """Mean 0 and variance 1 over all entries.
+def numbers(x: npt.NDArray[np.generic], field: tuple[str, ...]) -> FloatArray:
+    """In single precision.
 
     Raises:
-        InvalidInput: entries that are no finite numbers.
+        InvalidInput: at the field: entries that are no finite numbers.
     """
     if x.dtype.kind not in "fiub":
-        raise InvalidInput(("data", "dataset"), "x must be numbers")
-    values = x.astype(np.float32)
+        raise InvalidInput(field, "samples must be numbers")
+    with np.errstate(over="ignore"):
+        values = x.astype(np.float32)
     if not np.isfinite(values).all():
-        raise InvalidInput(("data", "dataset"), "x must be finite")
-    mean, spread = values.mean(dtype=np.float64), values.std(dtype=np.float64)
-    return np.ascontiguousarray((values - mean) / (spread or 1.0), dtype=np.float32)
+        raise InvalidInput(field, "samples must be finite, in single precision")
+    return values
+
+
+def standardized(values: FloatArray, center: float, spread: float) -> FloatArray:
+    """What an encoder sees: mean 0 and variance 1 over all entries of the training set."""
+    wide = values - np.float64(center)  # the largest single-precision numbers have no differences
+    return np.ascontiguousarray(wide / spread, dtype=np.float32)
 
 
 def evenly(data: TrainingData, most: int) -> IntArray:

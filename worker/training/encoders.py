@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jobs.training_encoders import CNN, MLP, ResNet
+from jobs.training_encoders import CNN, MLP, EncoderField, ResNet
 from jobs.training_spec import TrainingSpec
 from worker.training.data import TrainingData
 from worker.training.networks import convolutions, perceptron, residual_network
-from worker.training.plan import Plan, Stream, generator
+from worker.training.plan import Plan, Projection, Stream, generator
 from worker.training.projection import project
 
 
@@ -49,12 +50,12 @@ class FreeFeatures(nn.Module):
 
 
 class Network(nn.Module):
-    """A network on samples, in bfloat16 if the plan says so, and the projection of its output."""
+    """A network on samples, in bfloat16 if asked to, and the projection of its output."""
 
-    def __init__(self, network: nn.Module, plan: Plan) -> None:
+    def __init__(self, network: nn.Module, projection: Projection, *, autocast: bool) -> None:
         super().__init__()
         self.network = network
-        self.projection, self.autocast = plan.projection, plan.autocast
+        self.projection, self.autocast = projection, autocast
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, d) embeddings of these samples, in float32 at least."""
@@ -67,11 +68,12 @@ def build_encoder(spec: TrainingSpec, data: TrainingData, plan: Plan) -> nn.Modu
     """The encoder of the spec, with parameters drawn from torch's generator (free: from the plan's seed)."""
     if data.x is None:
         return FreeFeatures(data, plan)
-    return Network(_network(spec, data.x.shape[1:], plan.dimension), plan).to(plan.dtype)
+    network = build_network(spec.encoder, data.x.shape[1:], plan.dimension)
+    return Network(network, plan.projection, autocast=plan.autocast).to(plan.dtype)
 
 
-def _network(spec: TrainingSpec, shape: tuple[int, ...], dimension: int) -> nn.Module:
-    encoder = spec.encoder
+def build_network(encoder: EncoderField, shape: Sequence[int], dimension: int) -> nn.Module:
+    """From samples (b, *shape) to (b, dimension) before the projection."""
     if isinstance(encoder, CNN):
         features = convolutions([shape[0], *encoder.channels])
         return nn.Sequential(features, perceptron([encoder.channels[-1], *encoder.head, dimension]))

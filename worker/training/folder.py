@@ -51,6 +51,8 @@ class FolderContext:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InvalidInput((), f"{self._folder} is in use by another run") from None
+            except OSError as error:  # some network file systems have no locks
+                self.event(f"Nothing keeps another run from {self._folder}: {error.strerror}.")
             if path.exists() and (self._folder / RESUME).exists() and _without_processes(path) != document:
                 raise InvalidInput((), f"{self._folder} has a run of another spec; take a new folder")
             self._write(RUN, document)

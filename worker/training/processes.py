@@ -23,6 +23,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from worker.out_of_memory import is_out_of_memory
+
 PATIENCE = timedelta(days=1)
 """The others wait while the first one predicts and evaluates; a process that ends is noticed at once."""
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -48,6 +50,8 @@ def _among_peers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
         raise PeerLost(str(error).partition("\n")[0]) from error
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from jobs.training_spec import TrainingSpec
 from worker.training.batches import Embedder
-from worker.training.context import Diverged
+from worker.training.context import Diverged, TrainingError
 from worker.training.data import Embeddings, IntArray, TrainingData, evenly
 from worker.training.encoders import build_encoder
 from worker.training.objectives import build_objective
@@ -111,6 +111,16 @@ class Steps:
         }
 
     def load(self, state: dict[str, Any]) -> None:
+        """
+        Raises:
+            TrainingError: it is the state of another run.
+        """
+        try:
+            self._load(state)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise TrainingError("the checkpoint is that of another run") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         self.encoder.load_state_dict(state["encoder"])
         self.optimizer.load_state_dict(state["optimizer"])
         if hasattr(self.optimizer, "converged"):

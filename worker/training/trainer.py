@@ -28,6 +28,7 @@ from worker.training.prediction import Prediction, predict
 from worker.training.processes import ALONE, Next, Processes
 from worker.training.report import report_files
 from worker.training.steps import Steps
+from worker.training.trained import pack_encoder
 
 Values = dict[str, float | None]
 
@@ -92,7 +93,7 @@ class Run:
         context: Context,
         processes: Processes,
     ) -> None:
-        self.data, self.plan, self.prediction = data, plan, prediction
+        self.spec, self.data, self.plan, self.prediction = spec, data, plan, prediction
         self.context, self.processes = context, processes
         self.steps = Steps(spec, data, plan, processes)
         self.last: Values = {}
@@ -162,7 +163,7 @@ class Run:
         self.context.artifact(
             "labels.npy", _npy(np.asarray(self.data.labels)[self.data.y]), "application/x-npy"
         )
-        weights = checkpoint.pack({"encoder": self.steps.encoder.state_dict(), "step": self.steps.done})
+        weights = pack_encoder(self.spec, self.data, self.plan, self.steps.encoder)
         self.context.artifact("checkpoint.safetensors", weights, "application/octet-stream")
         summary = {
             "steps": self.steps.done,
