@@ -138,9 +138,8 @@ def _why(outcomes: Sequence[Outcome]) -> str:
         f"There the predicted cosine is {flat[0].predicted[1, 2]:.3f}; measured: {told}. The risk is flat "
         f"near the threshold: merging the minorities altogether costs only {merging(flat[0]):.0e}, so short "
         "training leaves the angle undecided, and networks that have not yet drawn each class to a point "
-        "show minorities more merged than the optimum. Besides, a batch draws without replacement and "
-        "never the anchor itself, which differs from the law of the paper for few samples: free features "
-        f"with the same draws end at {alike}."
+        "show minorities more merged than the optimum. Free features with the same draws show what noise "
+        f"leaves without a network: {alike}."
     )
 
 

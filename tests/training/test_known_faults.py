@@ -135,7 +135,8 @@ def choices(classes: IntArray, seed: int) -> tuple[IntArray, IntArray]:
         rng.choice([*(set(np.flatnonzero(classes == c).tolist()) - {i})] or [i])
         for i, c in enumerate(classes)
     ]
-    return np.array(positives), draw_negatives(classes, NEGATIVES, "supervised", rng)
+    others = np.full(len(classes), 9)
+    return np.array(positives), draw_negatives(classes, others, NEGATIVES, "supervised", rng)
 
 
 def both(
@@ -232,7 +233,10 @@ def test_equal_features_have_the_closed_value(
 
 def test_classes_have_any_numbers() -> None:
     few, many = np.array([0, 1, 1, 2]), np.array([-(2**62), 2**62, 2**62, 5])
-    drawn = [draw_negatives(classes, 4, "supervised", np.random.default_rng(1)) for classes in (few, many)]
+    others = np.full(4, 9)
+    drawn = [
+        draw_negatives(classes, others, 4, "supervised", np.random.default_rng(1)) for classes in (few, many)
+    ]
     for rows, own in zip(drawn[1], many, strict=True):
         assert not (many[rows] == own).any()
     assert sorted(map(len, drawn)) == [4, 4]
@@ -248,7 +252,7 @@ weights = torch.full((10, 10), float("-inf")).fill_diagonal_(0.0).double()
 def supcon(z, y):
     return weighted_infonce(z, torch.from_numpy(y), weights, temperature=0.1)
 def infonce(z, y):
-    negatives = draw_negatives(y, 64, "supervised", np.random.default_rng(0))
+    negatives = draw_negatives(y, 9 * y + 9, 64, "supervised", np.random.default_rng(0))
     return drawn_loss(z, z, z, torch.from_numpy(negatives), InfoNCE(negatives=64))
 def peak(loss, size):
     z = torch.nn.functional.normalize(torch.randn(size, 32)).requires_grad_()

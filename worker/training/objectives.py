@@ -81,6 +81,10 @@ class Draws:
     def __init__(self, loss: Drawn, data: TrainingData, plan: Plan, *, views: bool) -> None:
         self.sampling, self.negatives, self.views = loss.sampling, loss.build().negatives, views
         self.batches, self.y, self.seed = Batches(data, plan), data.y, plan.seed
+        items, counts_C = len(data), np.asarray(data.counts)
+        self.populations_C = (
+            items - counts_C if self.sampling == "supervised" else np.full_like(counts_C, items)
+        )
 
     def __call__(self, number: int) -> Draw:
         anchors = self.batches.anchors(number)
@@ -91,7 +95,8 @@ class Draws:
         if math.isinf(self.negatives):
             return Draw(rows, torch.from_numpy(allowed_negatives(classes, self.sampling)))
         random = generator(self.seed, Stream.NEGATIVES, number)
-        drawn = draw_negatives(classes, int(self.negatives), self.sampling, random)
+        populations, count = self.populations_C[classes], int(self.negatives)
+        drawn = draw_negatives(classes, populations, count, self.sampling, random)
         return Draw(rows, torch.from_numpy(drawn))
 
 
@@ -103,13 +108,16 @@ class DrawnBatches:
     ) -> None:
         self.loss, self.embedder, self.views = loss.build(), embedder, views
         self.draws = Draws(loss, data, plan, views=views)
+        self.collisions = 1 / len(data) if loss.sampling == "unsupervised" else 0.0
 
     def __call__(self, number: int) -> BatchLoss:
         rows, negatives = self.draws(number)
         z_ND = self.embedder.two_views(rows, number) if self.views else self.embedder(rows)
         anchors_BD, positives_BD = torch.chunk(z_ND, 2)
-        compare = averaged_loss if math.isinf(self.loss.negatives) else drawn_loss
-        return compare(anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
+        compared = (anchors_BD, positives_BD, anchors_BD, negatives.to(z_ND.device), self.loss)
+        if math.isinf(self.loss.negatives):
+            return averaged_loss(*compared, collisions=self.collisions)
+        return drawn_loss(*compared)
 
 
 class WeightedLoss:

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from anglewise.losses import InfoNCE, Loss
 from worker.training.losses.batch_loss import BatchLoss
+from worker.training.losses.negatives import COLLISION, NONE
 from worker.training.losses.precision import full_precision
 from worker.training.risk import pair_loss
 
@@ -37,11 +38,12 @@ def drawn_loss(
 
     Args:
         anchors_BD, positives_BD, candidates_MD: embeddings; at least float32 is used inside.
-        negatives_BK: rows of the candidates; an anchor whose row starts with a negative number is skipped.
+        negatives_BK: rows of the candidates, or `COLLISION`: a sample as far from the anchor as its positive
+            is, t = 0. An anchor whose row starts with `NONE` is skipped.
         loss: its ``negatives`` must be K; for infinitely many see `averaged_loss`.
     """
     size, count = negatives_BK.shape
-    used_B = negatives_BK[:, 0] >= 0
+    used_B = negatives_BK[:, 0] != NONE
     anchors = int(used_B.sum())
     if anchors < size:
         anchors_BD, positives_BD, negatives_BK = (
@@ -66,33 +68,43 @@ def drawn_loss(
 
 
 def averaged_loss(
-    anchors_BD: Tensor, positives_BD: Tensor, candidates_MD: Tensor, allowed_BM: Tensor, loss: Loss
+    anchors_BD: Tensor,
+    positives_BD: Tensor,
+    candidates_MD: Tensor,
+    allowed_BM: Tensor,
+    loss: Loss,
+    *,
+    collisions: float = 0.0,
 ) -> BatchLoss:
     """`drawn_loss` for infinitely many negatives: the mean over all that may be drawn stands for theirs.
 
     Args:
         allowed_BM: which candidates an anchor may draw; anchors without any are skipped.
+        collisions: the share of negatives that are the anchor itself, at t = 0.
     """
     counts_B = allowed_BM.sum(1)
     anchors = int((counts_B > 0).sum())
     with full_precision(anchors_BD) as cast:
         a_BD, p_BD, c_MD = cast(anchors_BD), cast(positives_BD), cast(candidates_MD)
         t_BM = a_BD @ c_MD.T - (a_BD * p_BD).sum(1, keepdim=True)
+        zero, shares_B = t_BM.new_zeros(()), (1 - collisions) / counts_B.clamp(min=1).to(t_BM.dtype)
         if isinstance(loss, InfoNCE):
             s_BM = (t_BM / loss.temperature).masked_fill(~allowed_BM, LOWEST)
-            mean_B = torch.logsumexp(s_BM, dim=1) - counts_B.clamp(min=1).to(s_BM.dtype).log()
+            mean_B = torch.logsumexp(s_BM, dim=1) + shares_B.log()
+            if collisions > 0:
+                mean_B = torch.logaddexp(mean_B, zero + math.log(collisions))
             psi_B = _log_sum(mean_B, loss)
         else:
             phi_BM = pair_loss(t_BM, loss).masked_fill(~allowed_BM, 0.0)
-            psi_B = phi_BM.sum(1) / counts_B.clamp(min=1)
+            psi_B = phi_BM.sum(1) * shares_B + collisions * pair_loss(zero, loss)
         total = psi_B.masked_fill(counts_B == 0, 0.0).sum()
     return BatchLoss(total / max(1, anchors), anchors)
 
 
 def _sum(a_BD: Tensor, p_BD: Tensor, c_MD: Tensor, negatives_BK: Tensor, loss: Loss) -> Tensor:
     """Σ over these anchors of ψ(t)."""
-    t_BK = (a_BD @ c_MD.T).gather(1, negatives_BK) - (a_BD * p_BD).sum(1, keepdim=True)
-    return psi(t_BK, loss).sum()
+    t_BK = (a_BD @ c_MD.T).gather(1, negatives_BK.clamp(min=0)) - (a_BD * p_BD).sum(1, keepdim=True)
+    return psi(t_BK.masked_fill(negatives_BK == COLLISION, 0.0), loss).sum()
 
 
 def psi(t_BK: Tensor, loss: Loss) -> Tensor:
