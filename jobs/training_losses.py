@@ -12,6 +12,11 @@ from jobs.computations import schemas
 from jobs.computations.schemas import SamplingField, Strict, Temperature
 from jobs.computations.weighted_schemas import Positive, SelfPairs, Targets
 
+ClassTargets = Annotated[
+    Targets | None,
+    Field(description="a number or vector for each class; null: the labels if integers, else 0, 1, …"),
+]
+
 
 class Drawn(schemas.LossFields):
     """A loss over sampled negatives."""
@@ -71,7 +76,8 @@ class YAwareLoss(Weighted):
     name: Literal["y_aware"]
     sigma: Positive
     targets: Targets | None = Field(
-        default=None, description="a number or vector for each class; its number if null"
+        default=None,
+        description="a number or vector for each class; null: the labels if they are integers, else 0, 1, …",
     )
 
 
@@ -89,7 +95,8 @@ class EuclideanLoss(Weighted):
     name: Literal["euclidean"]
     sigma: Positive
     targets: Targets | None = Field(
-        default=None, description="a number or vector for each class; its number if null"
+        default=None,
+        description="a number or vector for each class; null: the labels if they are integers, else 0, 1, …",
     )
     self_pairs: SelfPairs = "included"
 

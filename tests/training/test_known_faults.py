@@ -77,7 +77,7 @@ class Case:
         spec = self.spec
         if isinstance(spec, Drawn):
             return drawn_loss(z, z[positives], z, torch.from_numpy(negatives), spec.build())
-        weights = named_weights(spec, (2,) * CLASSES)
+        weights = named_weights(spec, (2,) * CLASSES, range(CLASSES))
         return weighted_infonce(
             z,
             torch.from_numpy(classes),
@@ -97,7 +97,7 @@ class Case:
                     t = [z[i] @ (z[j] - z[positives[i]]) for j in negatives[i]]
                     terms.append(slow_psi(torch.stack(t), spec.build()))
                 continue
-            weights = named_weights(spec, (2,) * CLASSES)
+            weights = named_weights(spec, (2,) * CLASSES, range(CLASSES))
             others = [j for j in range(len(z)) if j != i or spec.self_pairs == "included"]
             log_w = torch.tensor([weights.log_weights.values[classes[i], classes[j]] for j in others])
             if others and bool((log_w > -math.inf).any()):

@@ -54,6 +54,28 @@ def test_the_euclidean_loss_recovers_the_targets() -> None:
     assert "Squared distances" in summary["verdict"]
 
 
+@pytest.mark.parametrize(
+    ("labels", "targets"),
+    [(np.array([7, -2, 40]), [-2.0, 7.0, 40.0]), (np.array(["c", "a", "b"]), [0.0, 1.0, 2.0])],
+)
+def test_integer_labels_are_the_targets(labels: np.ndarray[Any, Any], targets: list[float]) -> None:
+    """Nobody wants ages of 20, 21 and 60 to be equally far apart."""
+    name = "ds_01KBCJ6ZT0000000000000000Z"
+    datasets = {name: (np.random.default_rng(0).standard_normal((30, 4)), np.tile(labels, 10))}
+    document = {"data": {"dataset": name}, "encoder": {"name": "linear"}, "steps": 3}
+    found = []
+    for given in (None, targets):
+        loss = {"name": "euclidean", "sigma": 9.0, "targets": given}
+        context = MemoryContext(datasets=datasets)
+        summary = run({**document, "loss": loss}, context)
+        found.append((summary["predicted"]["gram"], context.artifacts["embeddings.npy"][0]))
+    assert found[0] == found[1]
+    distances = np.subtract.outer(targets, targets) ** 2
+    gram = np.array(found[0][0])
+    squares = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    np.testing.assert_allclose(squares, distances * 0.1 / (2 * 9.0**2), atol=1e-6)
+
+
 RESUMED: list[dict[str, Any]] = [
     {"data": CLOUDS, "objective": "sampled", "loss": {"negatives": 5}},
     {"data": LONG_TAIL, "encoder": {"name": "cnn", "channels": [4, 8], "head": [8]}, "positives": "views"},

@@ -6,7 +6,7 @@ Shapes: N samples, B anchors, C classes, D dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,8 +123,8 @@ class DrawnBatches:
 class WeightedLoss:
     """Weighted InfoNCE with the class weights of the spec."""
 
-    def __init__(self, loss: Weighted, counts: tuple[int, ...], device: torch.device | str) -> None:
-        self.loss, self.named = loss, named_weights(loss, counts)
+    def __init__(self, loss: Weighted, data: TrainingData, device: torch.device | str) -> None:
+        self.loss, self.named = loss, named_weights(loss, data.counts, data.labels)
         self.log_weights_CC = torch.from_numpy(self.named.log_weights.values).to(device)
 
     def __call__(self, z_ND: torch.Tensor, classes: IntArray) -> BatchLoss:
@@ -138,11 +138,12 @@ class WeightedLoss:
         )
 
 
-def named_weights(loss: Weighted, counts: tuple[int, ...]) -> NamedWeighting:
-    """The weights between classes; targets default to class numbers."""
+def named_weights(loss: Weighted, counts: Sequence[int], labels: Sequence[int | str]) -> NamedWeighting:
+    """The weights between classes; targets default to labels that are integers, or to class numbers."""
     fields = loss.model_dump(exclude={"temperature", "self_pairs"})
     if "targets" in fields and fields["targets"] is None:
-        fields["targets"] = np.arange(len(counts)).tolist()
+        numeric = all(isinstance(label, int) for label in labels)
+        fields["targets"] = [float(x) for x in (labels if numeric else range(len(labels)))]
     return named_weighting(**fields, class_counts=counts)
 
 
@@ -151,7 +152,7 @@ class WeightedWhole:
 
     def __init__(self, loss: Weighted, embedder: Embedder, data: TrainingData, plan: Plan) -> None:
         self.encoder, self.data = embedder.encoder, data
-        self.weighted = WeightedLoss(loss, data.counts, plan.device)
+        self.weighted = WeightedLoss(loss, data, plan.device)
 
     def __call__(self, number: int) -> BatchLoss:
         return self.weighted(self.encoder(), self.data.y)
@@ -164,7 +165,7 @@ class WeightedBatches:
         self, loss: Weighted, embedder: Embedder, data: TrainingData, plan: Plan, *, views: bool
     ) -> None:
         self.embedder, self.data, self.views = embedder, data, views
-        self.weighted = WeightedLoss(loss, data.counts, plan.device)
+        self.weighted = WeightedLoss(loss, data, plan.device)
         self.batches = Batches(data, plan)
 
     def __call__(self, number: int) -> BatchLoss:

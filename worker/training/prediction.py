@@ -18,7 +18,7 @@ from anglewise.pair_metrics import Unavailable, Weighting
 from anglewise.sampling import FloatArray
 from jobs.training_losses import Drawn, Weighted
 from jobs.training_spec import TrainingSpec
-from worker.training.data import Embeddings, IntArray
+from worker.training.data import Embeddings, IntArray, TrainingData
 from worker.training.objectives import WeightedLoss
 from worker.training.plan import Plan
 from worker.training.risk import Risk
@@ -63,11 +63,11 @@ class Prediction:
         }
 
 
-def predict(spec: TrainingSpec, plan: Plan, counts: tuple[int, ...]) -> Prediction:
-    """The optimum of the spec's loss for these class counts, from the core."""
+def predict(spec: TrainingSpec, plan: Plan, data: TrainingData) -> Prediction:
+    """The optimum of the spec's loss for the class counts of these data, from the core."""
     if isinstance(spec.loss, Drawn):
-        return _drawn(spec.loss, plan, counts)
-    return _weighted(spec.loss, plan, counts)
+        return _drawn(spec.loss, plan, data.counts)
+    return _weighted(spec.loss, plan, data)
 
 
 def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
@@ -94,8 +94,8 @@ def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
     )
 
 
-def _weighted(loss: Weighted, plan: Plan, counts: tuple[int, ...]) -> Prediction:
-    weighted = WeightedLoss(loss, counts, "cpu")
+def _weighted(loss: Weighted, plan: Plan, data: TrainingData) -> Prediction:
+    weighted, counts = WeightedLoss(loss, data, "cpu"), data.counts
     named = weighted.named
     weighting = Weighting(named.log_weights.values, loss.temperature, named.metric, loss.self_pairs)
 

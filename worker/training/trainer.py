@@ -48,7 +48,7 @@ def train(spec: TrainingSpec, context: Context, processes: Processes = ALONE) ->
     spec.check()
     data = load_data(spec, context)
     plan = make_plan(spec, list(data.counts), processes)
-    prediction = predict(spec, plan, data.counts)
+    prediction = predict(spec, plan, data)
     with deterministic(plan), few_threads(data, plan, processes):
         run = Run(spec, data, plan, prediction, context, processes)
         run.resume()
