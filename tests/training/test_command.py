@@ -56,8 +56,9 @@ def test_a_run_leaves_what_a_job_leaves(tmp_path: Path, capsys: pytest.CaptureFi
     }
     result = json.loads((tmp_path / "result" / "result.json").read_text())
     said = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in said[:-1]] == ["step 0", "step 3", "step 6"]
-    assert said[-1] == result["verdict"]
+    assert [line.partition(":")[0] for line in said[:3]] == ["step 0", "step 3", "step 6"]
+    assert said[3:] == [result["verdict"], *result["reasons"]]
+    assert len(said) > 5
     assert np.load(tmp_path / "result" / "embeddings.npy").shape == (36, 3)
 
 
@@ -161,20 +162,24 @@ def test_refusals_name_the_field(
     assert not (tmp_path / "result" / "result.json").exists()
 
 
+def classes(folder: Path) -> dict[int | str, int]:
+    """Samples of each class, as the result says."""
+    result = json.loads((folder / "result" / "result.json").read_text())
+    return {each["label"]: each["count"] for each in result["classes"]}
+
+
 def test_samples_come_from_a_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     good = tmp_path / "good.npz"
     np.savez(good, x=rng.standard_normal((20, 3)), y=np.repeat(["a", "b"], 10))
     without = {key: value for key, value in RUN.items() if key != "data"}
     assert command(tmp_path, {**without, "data": {"class_counts": [10, 5]}}, "--data", good) == 0
-    result = json.loads((tmp_path / "result" / "result.json").read_text())
-    assert result["classes"] == [{"label": "a", "count": 10}, {"label": "b", "count": 5}]
+    assert classes(tmp_path) == {"a": 10, "b": 5}
     table = tmp_path / "table.csv"
     table.write_text("u,v,label\n" + "".join(f"{i},{i * i},{i % 2}\n" for i in range(12)))
     shutil.rmtree(tmp_path / "result")
     assert command(tmp_path, without, "--data", table) == 0
-    result = json.loads((tmp_path / "result" / "result.json").read_text())
-    assert result["classes"] == [{"label": 0, "count": 6}, {"label": 1, "count": 6}]
+    assert classes(tmp_path) == {0: 6, 1: 6}
 
 
 BAD_FILES: dict[str, bytes | dict[str, Any]] = {

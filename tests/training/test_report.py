@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from memory_context import MemoryContext
 
@@ -74,3 +76,26 @@ def test_thousands_of_classes_make_no_endless_table(trained: tuple[dict[str, Any
     page = report_files(summary, [], angular=True)["report.html"][0].decode()
     assert "and 2800 more classes" in page
     assert len(page) < 500_000
+
+
+def test_the_page_says_what_was_trained_and_where_it_is_off() -> None:
+    name, rng = "ds_01KBCJ6ZT0000000000000000Z", np.random.default_rng(0)
+    y = np.repeat(["ant", "bee", "cat"], [40, 15, 5])
+    context = MemoryContext(datasets={name: (rng.standard_normal((60, 4)), y)})
+    loss = {"name": "supcon", "temperature": 0.3}
+    document = {"data": {"dataset": name}, "encoder": {"name": "linear"}, "loss": loss, "batch_size": 16}
+    summary = train(TrainingSpec.model_validate({**document, "steps": 8}), context)
+    page = html.unescape(files_of(context)["report.html"].decode())
+    for reason in (summary["verdict"], *summary["reasons"]):
+        assert reason in page
+    assert "supcon, temperature 0.3" in page
+    assert summary["spec"]["loss"] == {**loss, "self_pairs": "excluded"}
+    worst = summary["furthest_pairs"][0]
+    measured, predicted = np.array(summary["measured_gram"]), np.array(summary["predicted"]["gram"])
+    assert abs(worst["measured"] - worst["predicted"]) == pytest.approx(np.abs(measured - predicted).max())
+    assert len(summary["furthest_pairs"]) == 3
+    assert {label for pair in summary["furthest_pairs"] for label in pair["classes"]} == {"ant", "bee", "cat"}
+    assert any(f"{worst['classes'][0]} (" in reason for reason in summary["reasons"])
+    assert "A batch of 16 holds 1.3 samples of class cat, the rarest, on average (5 samples in all)." in page
+    assert [each["label"] for each in summary["classes"]] == ["ant", "bee", "cat"]
+    assert all(each["within_variance"] > 0 for each in summary["classes"])

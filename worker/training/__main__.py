@@ -64,7 +64,7 @@ def _train(spec: TrainingSpec, context: FolderContext, folder: Path, processes: 
         print(f"stopped; the same command goes on from {folder / 'resume.safetensors'}", file=sys.stderr)
         return STOPPED
     context.artifact("result.json", encode(summary), "application/json")
-    print(summary["verdict"])
+    print(summary["verdict"], *summary["reasons"], sep="\n")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from anglewise import diagnose, metrics
 from anglewise.class_moments import class_moments, labeled_embeddings
 from anglewise.pair_metrics import Unavailable, entropic_gap
 from anglewise.sampling import FloatArray
-from worker.training.data import Embeddings, IntArray
+from worker.training.data import Embeddings, IntArray, TrainingData
 from worker.training.plan import Plan
-from worker.training.prediction import MAX_INLINE, Prediction
+from worker.training.prediction import Prediction
 
+History = Sequence[tuple[int, Mapping[str, float | None]]]
+"""Step and metrics of every evaluation, in order."""
 PAIRED_ITEMS = 2000
 """Metrics over all pairs take an even selection of this many samples."""
 MAX_DIAGNOSED = 5000
@@ -84,20 +87,27 @@ def risk_gap(embeddings: Embeddings, y: IntArray, prediction: Prediction) -> flo
     return prediction.risk_of(embeddings, y) - prediction.risk
 
 
-def report(embeddings: Embeddings, y: IntArray, plan: Plan, prediction: Prediction) -> dict[str, Any]:
-    """The measured geometry beside the predicted one, for the summary."""
-    classes = int(y.max()) + 1
-    if classes > MAX_DIAGNOSED:
-        return {"measured_gram": None, "verdict": f"There are more than {MAX_DIAGNOSED} classes."}
+def report(
+    embeddings: Embeddings, data: TrainingData, plan: Plan, prediction: Prediction
+) -> tuple[FloatArray | None, str, list[dict[str, Any]]]:
+    """The measured geometry beside the predicted one.
+
+    Returns:
+        (C, C) cosines, or inner products about the mean for the Euclidean loss; the verdict in words; what
+        was measured of each class, beside its label and count. None and nothing for too many classes.
+    """
+    named = [{"label": x, "count": n} for x, n in zip(data.labels, data.counts, strict=True)]
+    if data.classes > MAX_DIAGNOSED:
+        return None, f"There are more than {MAX_DIAGNOSED} classes.", named
     if plan.projection == "none":
-        return _distances(embeddings, y, prediction.gram)
-    found = diagnose(embeddings, y, predicted=prediction.gram, unit=plan.projection == "sphere")
-    gram = found.measured_gram.tolist() if classes <= MAX_INLINE else None
-    return {"measured_gram": gram, "verdict": found.verdict}
+        return *_distances(embeddings, data.y, prediction.gram), named
+    labels = np.asarray(data.labels)[data.y]
+    found = diagnose(embeddings, labels, predicted=prediction.gram, unit=plan.projection == "sphere")
+    return found.measured_gram, found.verdict, [dataclasses.asdict(each) for each in found.classes]
 
 
-def _distances(embeddings: Embeddings, y: IntArray, predicted: FloatArray | None) -> dict[str, Any]:
-    """The report of the Euclidean loss: inner products about the mean, a verdict on squared distances."""
+def _distances(embeddings: Embeddings, y: IntArray, predicted: FloatArray | None) -> tuple[FloatArray, str]:
+    """Of the Euclidean loss: inner products about the mean, a verdict on squared distances."""
     means = class_moments(labeled_embeddings(embeddings, y, unit=False)).means
     means = means - np.bincount(y) @ means / len(y)
     gram = means @ means.T
@@ -109,7 +119,7 @@ def _distances(embeddings: Embeddings, y: IntArray, predicted: FloatArray | None
             f"Squared distances between class means differ from the predicted ones by up to {error:.2g}; "
             f"the largest is predicted at {expected.max():.3g}."
         )
-    return {"measured_gram": gram.tolist() if len(gram) <= MAX_INLINE else None, "verdict": verdict}
+    return gram, verdict
 
 
 def squared_distances(gram: FloatArray) -> FloatArray:

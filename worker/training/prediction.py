@@ -54,13 +54,18 @@ class Prediction:
 
     def document(self) -> dict[str, Any]:
         """For the summary."""
-        small = self.gram is not None and len(self.gram) <= MAX_INLINE
         return {
-            "gram": self.gram.tolist() if self.gram is not None and small else None,
+            "gram": inline(self.gram),
             "risk": self.risk,
             "certificate": None if self.certificate is None else dataclasses.asdict(self.certificate),
             "warnings": list(self.warnings),
         }
+
+
+def inline(gram: FloatArray | None) -> list[list[float]] | None:
+    """A Gram matrix for the summary; None where it is too large for one."""
+    rows: list[list[float]] | None = None if gram is None or len(gram) > MAX_INLINE else gram.tolist()
+    return rows
 
 
 def predict(spec: TrainingSpec, plan: Plan, data: TrainingData) -> Prediction:

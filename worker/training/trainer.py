@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import io
 import time
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import torch
 
-from anglewise.version import __version__
 from jobs.training_spec import TrainingSpec
 from worker.training import checkpoint
 from worker.training.context import Context, Diverged, Samples, Stopped
 from worker.training.data import TrainingData, load_data
-from worker.training.evaluation import evaluate, report
+from worker.training.evaluation import evaluate
 from worker.training.machine import deterministic, few_threads
 from worker.training.plan import Plan, make_plan
 from worker.training.prediction import Prediction, predict
 from worker.training.processes import ALONE, Next, Processes
 from worker.training.report import report_files
 from worker.training.steps import Steps
+from worker.training.summary import summarize
 from worker.training.trained import pack_encoder
 
 Values = dict[str, float | None]
@@ -166,24 +164,8 @@ class Run:
         weights = pack_encoder(self.spec, self.data, self.plan, self.steps.encoder)
         self.context.artifact("checkpoint.safetensors", weights, "application/octet-stream")
         summary = {
-            "steps": self.steps.done,
-            "stopped_early": self.steps.done < self.plan.steps,
+            **summarize(self.spec, self.data, self.plan, self.prediction, self.steps, self.history, z),
             "seconds": seconds,
-            "classes": [
-                {"label": label, "count": count}
-                for label, count in zip(self.data.labels, self.data.counts, strict=True)
-            ],
-            "dimension": self.plan.dimension,
-            "parameters": sum(p.numel() for p in self.steps.encoder.parameters()),
-            "metrics": self.last,
-            "predicted": self.prediction.document(),
-            **report(z, self.data.y, self.plan, self.prediction),
-            "seed": self.plan.seed,
-            "device": self.plan.device.type,
-            "processes": self.processes.size,
-            "precision": "bf16" if self.plan.autocast else str(self.plan.dtype).removeprefix("torch."),
-            "optimizer": self.plan.optimizer.model_dump(),
-            "versions": {"anglewise": __version__, "torch": torch.__version__, "numpy": version("numpy")},
         }
         files = report_files(summary, self.history, angular=self.plan.projection != "none")
         for name, (content, media_type) in files.items():

@@ -36,6 +36,9 @@ class TrainingSummary(Answer):
         metrics: the last evaluation, by name.
         measured_gram: (C, C) cosines between class means.
         verdict: plain words.
+        reasons: why it is as far from the prediction as it is, in sentences.
+        furthest_pairs: of classes, with their measured and predicted cosine.
+        classes: label, samples and what was measured of each.
     """
 
     steps: int | None = None
@@ -46,10 +49,12 @@ class TrainingSummary(Answer):
     predicted: TrainingPrediction | None = None
     measured_gram: Matrix | None = None
     verdict: str | None = None
+    reasons: list[str] = Field(default_factory=list)
+    furthest_pairs: list[dict[str, Any]] = Field(default_factory=list)
 
     def facts(self) -> Mapping[str, Any]:
         named: dict[str, Any] = {"steps": self.steps, "seconds": self.seconds, "dimension": self.dimension}
-        named |= self.metrics | {"verdict": self.verdict}
+        named |= self.metrics | {"verdict": self.verdict, "reasons": " ".join(self.reasons) or None}
         more = {
             name: value
             for name, value in (self.model_extra or {}).items()

@@ -8,8 +8,8 @@ from typing import Any
 
 PANELS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("loss", ("loss",), "linear"),
-    ("above the optimum", ("risk_gap", "entropic_gap"), "log"),
-    ("distance from the prediction", ("gram_distance_max", "gram_distance_fro", "nc1"), "log"),
+    ("gap to optimum and to entropy bound", ("risk_gap", "entropic_gap"), "log"),
+    ("distance from prediction, spread", ("gram_distance_max", "gram_distance_fro", "nc1"), "log"),
     ("agreement with the prediction", ("r2_similarity", "r2_procrustes"), "linear"),
 )
 """Title, metrics and scale of each panel."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jobs.computations.picture import draw
+from worker.training.evaluation import History
 from worker.training.report.curves import draw_curves
 from worker.training.report.page import render
 
-History = Sequence[tuple[int, Mapping[str, float | None]]]
-"""Step and metrics of every evaluation, in order."""
 HTML, JSON, PNG = "text/html; charset=utf-8", "application/json", "image/png"
 
 
