@@ -44,11 +44,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reproductions.md"
 def main(arguments: list[str]) -> int:
     options = _parsed(arguments)
     preset = PRESETS[options.preset]
-    if preset.threads is not None:
-        torch.set_num_threads(preset.threads)
     results: list[Result] = []
     documents = []
-    start = time.process_time()
+    start = time.monotonic()
     for name in options.names:
         begun = time.monotonic()
         results.append(EXPERIMENTS[name](preset))
@@ -56,11 +54,11 @@ def main(arguments: list[str]) -> int:
         documents.append({"name": name, **results[-1].document(), "seconds": round(seconds, 1)})
         print(f"{results[-1].markdown()}({seconds:.0f} s)\n", flush=True)
     if options.json is not None:
-        about = {"preset": preset.name, "seed": preset.seed, "free_seeds": preset.free_seeds}
+        about = {"preset": preset.name, "seeds": preset.seeds}
         text = json.dumps({**about, "versions": versions(), "results": documents}, indent=1, allow_nan=False)
         options.json.write_text(text + "\n", encoding="utf-8")
     if options.write_docs:
-        head = _head(preset, time.process_time() - start)
+        head = _head(preset, time.monotonic() - start)
         DOCUMENT.write_text(head + "\n".join(result.markdown() for result in results), encoding="utf-8")
     return 0 if all(result.holds for result in results) else 1
 
@@ -92,15 +90,14 @@ def versions() -> dict[str, str]:
 def _head(preset: Preset, seconds: float) -> str:
     used = ", ".join(f"{name} {number}" for name, number in versions().items())
     device = "a GPU" if torch.cuda.is_available() else "processor cores"
-    free = ", ".join(map(str, preset.free_seeds))
+    seeds = ", ".join(map(str, preset.seeds))
     command = f"python -m examples.reproductions --preset {preset.name} --write-docs"
     return (
         "# Reproductions\n\n"
         f"What the two papers state beside what is measured here, written by `{command}` (on {device}, "
-        f"{seconds / 60:.0f} minutes of processor time; {used}). Networks start from seed "
-        f"{preset.seed}; free features from each of the seeds {free}, and tables show the "
-        "one furthest from the prediction. `--preset gpu` takes larger networks, more images and more "
-        "steps, and `--json FILE` writes the results as JSON. "
+        f"{seconds / 60:.0f} minutes; {used}). Every training starts from each of the seeds {seeds}; tables "
+        "show the one furthest from the prediction. `--preset gpu` takes larger networks, more images and "
+        "more steps, and `--json FILE` writes the results as JSON. "
         "The keys [P1] and [P2] are in [references.md](references.md). Each experiment is one short file in "
         "[examples/reproductions](../examples/reproductions); the same trainings can be sent to a service as "
         "jobs of kind `training`.\n\n"

@@ -10,9 +10,17 @@ import torch
 
 from anglewise.sampling import Sampling
 from examples.reproductions.collapse_sweep import SWEPT, counts, loss, minorities, threshold
-from examples.reproductions.experiment import Experiment, first_classes, network, of_encoder, rows, worst
+from examples.reproductions.experiment import (
+    Experiment,
+    first_classes,
+    network,
+    of_encoder,
+    of_seeds,
+    rows,
+    worst,
+)
 from examples.reproductions.presets import Preset
-from examples.reproductions.running import Outcome, Training
+from examples.reproductions.running import Outcome, Training, seeded
 from examples.reproductions.tables import Cell, Result
 from jobs.training_spec import TrainingSpec
 from worker.training.risk import Risk
@@ -33,12 +41,15 @@ CLOSE = 0.05
 
 def trainings(preset: Preset) -> list[Training]:
     """Networks for every setting; at the flat one also more steps, and free features with drawn negatives."""
-    planned = []
+    planned: list[Training] = []
     for sampling, share in SETTINGS:
-        planned += [_network(preset, encoder, sampling, share) for encoder in ("mlp", "resnet18")]
+        for encoder in ("mlp", "resnet18"):
+            planned += _network(preset, encoder, sampling, share)
     whole = sum(_image_counts(preset, FLAT[1]))
-    planned.append(_network(preset, "mlp", *FLAT, steps=preset.longer, batch_size=whole))
-    return planned + [_drawn(preset, samples) for samples in preset.drawn]
+    planned += _network(preset, "mlp", *FLAT, steps=preset.longer, batch_size=whole)
+    for samples in preset.drawn:
+        planned += _drawn(preset, samples)
+    return planned
 
 
 def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
@@ -76,7 +87,7 @@ def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
     )
 
 
-def _network(preset: Preset, encoder: str, sampling: Sampling, share: float, **more: Any) -> Training:
+def _network(preset: Preset, encoder: str, sampling: Sampling, share: float, **more: Any) -> list[Training]:
     kept = _image_counts(preset, share)
     steps = more.get("steps", preset.steps)
     batch = min(more.get("batch_size", preset.batch_size), sum(kept))
@@ -84,7 +95,7 @@ def _network(preset: Preset, encoder: str, sampling: Sampling, share: float, **m
     return network(preset, cells, encoder, kept, loss(sampling, SWEPT), evaluate_every=steps, **more)
 
 
-def _drawn(preset: Preset, samples: int) -> Training:
+def _drawn(preset: Preset, samples: int) -> list[Training]:
     """Free features with the negatives of a batch of all samples: no network, the same draws."""
     sampling, share = FLAT
     kept, steps = counts(share, samples), preset.drawn_steps
@@ -95,7 +106,7 @@ def _drawn(preset: Preset, samples: int) -> Training:
         "objective": "sampled",
     }
     spec |= {"optimizer": {"name": "adam", "lr": 0.05}, "steps": steps, "batch_size": sum(kept)}
-    return Training(cells, {**spec, "seed": preset.seed, "evaluate_every": steps})
+    return seeded(Training(cells, {**spec, "evaluate_every": steps}), preset.seeds)
 
 
 def _image_counts(preset: Preset, share: float) -> list[int]:
@@ -126,13 +137,13 @@ def _why(outcomes: Sequence[Outcome]) -> str:
     if not flat:
         return ""
     trained, drawn = (of_encoder(flat, networks=networks) for networks in (True, False))
-    told = ", ".join(
-        f"{outcome.training.cells[0]} {outcome.measured[1, 2]:.3f} ({outcome.training.cells[3]} steps, "
-        f"NC1 {outcome.metric('nc1'):.0e})"
-        for outcome in trained
+    told = "; ".join(
+        f"{group[0].training.cells[0]} {_cosines(group)} ({group[0].training.cells[3]} steps, NC1 up to "
+        f"{max(outcome.metric('nc1') for outcome in group):.0e})"
+        for group in of_seeds(trained)
     )
-    alike = ", ".join(
-        f"{outcome.measured[1, 2]:.4f} with {outcome.training.cells[2]} samples" for outcome in drawn
+    alike = "; ".join(
+        f"{_cosines(group)} with {group[0].training.cells[2]} samples" for group in of_seeds(drawn)
     )
     return (
         f"There the predicted cosine is {flat[0].predicted[1, 2]:.3f}; measured: {told}. The risk is flat "
@@ -141,6 +152,11 @@ def _why(outcomes: Sequence[Outcome]) -> str:
         "show minorities more merged than the optimum. Free features with the same draws show what noise "
         f"leaves without a network: {alike}."
     )
+
+
+def _cosines(group: Sequence[Outcome]) -> str:
+    """Of the minorities, from every seed."""
+    return ", ".join(f"{outcome.measured[1, 2]:.3f}" for outcome in group)
 
 
 EXPERIMENT = Experiment(trainings, result)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from examples.reproductions.presets import Preset
-from examples.reproductions.running import DATASET, Array, Outcome, Training, run
+from examples.reproductions.running import DATASET, Array, Outcome, Training, run, seeded
 from examples.reproductions.tables import Cell, Result
 from jobs.datasets.builtin import load_builtin
 
@@ -25,7 +25,7 @@ class Experiment:
     result: Callable[[Preset, Sequence[Outcome]], Result]
 
     def __call__(self, preset: Preset) -> Result:
-        return self.result(preset, [run(training) for training in self.trainings(preset)])
+        return self.result(preset, run(self.trainings(preset), preset.processes))
 
 
 def free(
@@ -35,9 +35,9 @@ def free(
     loss: Mapping[str, Any],
     **more: Any,
 ) -> list[Training]:
-    """Free features under the exact loss of all samples, from every seed of the preset."""
+    """Free features under the exact loss of all samples."""
     spec = {"data": {"class_counts": list(counts)}, "loss": dict(loss), **more}
-    return [Training(cells, {**spec, "seed": seed}) for seed in preset.free_seeds]
+    return seeded(Training(cells, spec), preset.seeds)
 
 
 def network(
@@ -47,7 +47,7 @@ def network(
     counts: Sequence[int],
     loss: Mapping[str, Any],
     **more: Any,
-) -> Training:
+) -> list[Training]:
     """A network on images of the first classes of the preset's data set, ``counts[c]`` of class c."""
     spec = {
         "data": {"dataset": DATASET, "class_counts": list(counts)},
@@ -57,9 +57,9 @@ def network(
         "steps": preset.steps,
         "batch_size": preset.batch_size,
         "precision": preset.precision,
-        "seed": preset.seed,
     }
-    return Training(cells, {**spec, **more}, first_classes(preset.images, len(counts)))
+    images = first_classes(preset.images, len(counts))
+    return seeded(Training(cells, {**spec, **more}, images), preset.seeds)
 
 
 @cache
@@ -79,13 +79,19 @@ def rows(
 ) -> list[tuple[Cell, ...]]:
     """A row for all trainings with the same first cells: these, the seeds, and what was measured with the
     seed furthest from the prediction."""
+    found = []
+    for group in of_seeds(outcomes):
+        furthest = max(group, key=lambda outcome: outcome.difference)
+        found.append((*furthest.training.cells, _seeds(group), *measured(furthest)))
+    return found
+
+
+def of_seeds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Those that differ only in their seed together."""
     groups: dict[tuple[str | float, ...], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.training.cells, []).append(outcome)
-    return [
-        (*cells, _seeds(group), *measured(max(group, key=lambda outcome: outcome.difference)))
-        for cells, group in groups.items()
-    ]
+    return list(groups.values())
 
 
 def _seeds(group: Sequence[Outcome]) -> str:

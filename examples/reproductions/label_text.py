@@ -36,7 +36,7 @@ def trainings(preset: Preset) -> list[Training]:
         planned += free(preset, (*cells, "free", "exact"), [EACH] * classes, loss, dimension=12)
         for encoder, steps in _networks(preset, ratio):
             more = {"dimension": 12, "batch_size": sum(images), "steps": steps}
-            planned.append(network(preset, (*cells, encoder, steps), encoder, images, loss, **more))
+            planned += network(preset, (*cells, encoder, steps), encoder, images, loss, **more)
     return planned
 
 
@@ -119,9 +119,11 @@ def _ratio(outcome: Outcome) -> float:
 
 
 def _longest(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The one with most steps of each ratio and encoder."""
-    found = {outcome.training.cells[:3]: outcome for outcome in outcomes}  # steps grow
-    return list(found.values())
+    """With most steps of each ratio and encoder, from the seed that is furthest from the prediction."""
+    most = {outcome.training.cells[:3]: outcome.training.cells for outcome in outcomes}  # steps grow
+    of_most = [outcome for outcome in outcomes if outcome.training.cells in most.values()]
+    found = {outcome.training.cells: outcome for outcome in sorted(of_most, key=lambda each: each.difference)}
+    return [found[cells] for cells in most.values()]
 
 
 def _where_positive(outcome: Outcome) -> float:

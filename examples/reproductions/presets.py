@@ -11,9 +11,8 @@ from typing import Any, Literal
 class Preset:
     """
     Attributes:
-        threads: of torch; None: as many as there are cores.
-        free_seeds: free features are trained from each; tables show the one furthest from the prediction.
-        seed: of networks.
+        processes: trainings at a time; None: as many as there are cores, each with one thread.
+        seeds: every training starts from each; tables show the one furthest from the prediction.
         images: the data set of networks.
         largest: images of the largest class, of which the others are shares.
         encoders: by name; those of images.
@@ -29,9 +28,8 @@ class Preset:
     """
 
     name: str
-    threads: int | None
-    free_seeds: tuple[int, ...]
-    seed: int
+    processes: int | None
+    seeds: tuple[int, ...]
     images: Literal["digits", "mnist5k"]
     largest: int
     encoders: Mapping[str, Mapping[str, Any]]
@@ -52,9 +50,8 @@ class Preset:
 
 CPU = Preset(
     name="cpu",
-    threads=1,  # on busy cores more threads wait for each other
-    free_seeds=(0, 1, 2),
-    seed=0,
+    processes=None,
+    seeds=(0, 1, 2),
     images="digits",
     largest=170,
     encoders={
@@ -78,9 +75,8 @@ CPU = Preset(
 )
 GPU = Preset(
     name="gpu",
-    threads=None,
-    free_seeds=(0, 1, 2, 3, 4),
-    seed=0,
+    processes=1,
+    seeds=(0, 1, 2),
     images="mnist5k",
     largest=500,
     encoders={

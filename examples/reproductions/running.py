@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from jobs.training_spec import TrainingSpec
 from worker.training.context import Stopping
@@ -96,8 +99,26 @@ class Quiet:
         return self.samples
 
 
-def run(training: Training) -> Outcome:
-    """Train, on the GPU if there is one."""
+def seeded(training: Training, seeds: Sequence[int]) -> list[Training]:
+    """The training from each seed."""
+    return [replace(training, spec={**training.spec, "seed": seed}) for seed in seeds]
+
+
+def run(trainings: Sequence[Training], processes: int | None = 1) -> list[Outcome]:
+    """Train, on the GPU if there is one.
+
+    Args:
+        processes: at work at a time, each with one thread; None: as many as there are cores; 1: this one,
+            with all of them.
+    """
+    if processes == 1 or len(trainings) < 2:
+        return [_run(training) for training in trainings]
+    spawn = get_context("spawn")  # torch does not survive a fork
+    with ProcessPoolExecutor(processes, spawn, torch.set_num_threads, (1,)) as pool:
+        return list(pool.map(_run, trainings))
+
+
+def _run(training: Training) -> Outcome:
     context = Quiet(training.images)
     summary = train(TrainingSpec.model_validate(training.spec), context)
     return Outcome(training, summary, context.files)

@@ -31,7 +31,7 @@ def trainings(preset: Preset) -> list[Training]:
         loss = {**named, "temperature": TEMPERATURE, "self_pairs": "included"}
         planned += free(preset, (name, "free"), COUNTS, loss)
         for encoder in ("mlp", "cnn"):
-            planned.append(network(preset, (name, encoder), encoder, images, loss, batch_size=sum(images)))
+            planned += network(preset, (name, encoder), encoder, images, loss, batch_size=sum(images))
     return planned
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from anglewise.procrustes import r2_procrustes
 from examples.reproductions.experiment import Experiment
 from examples.reproductions.presets import Preset
-from examples.reproductions.running import DATASET, Array, Outcome, Training
+from examples.reproductions.running import DATASET, Array, Outcome, Training, seeded
 from examples.reproductions.tables import Result
 from examples.reproductions.thickness import line_thickness
 from jobs.datasets.builtin import load_builtin
@@ -50,9 +50,9 @@ def trainings(preset: Preset) -> list[Training]:
             "steps": preset.thickness_steps,
             "batch_size": 128,
             "precision": preset.precision,
-            "seed": preset.seed,
         }
-        planned.append(Training((name, temperature), spec, (drawings.seen, drawings.seen_bins)))
+        images = (drawings.seen, drawings.seen_bins)
+        planned += seeded(Training((name, temperature), spec, images), preset.seeds)
     return planned
 
 
@@ -65,10 +65,13 @@ def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
         unseen = _recovered(outcome, encode(drawings.unseen), drawings.unseen_bins, drawings)
         own, gap = outcome.metric("r2_procrustes"), outcome.metric("entropic_gap")
         found.append((seen, unseen, own, gap))
-    euclidean, aware = found[0], found[1:]
-    near = abs(euclidean[0] - PAPER) < CLOSE
-    lower = all(max(values[i] for values in aware) < euclidean[i] - WORSE for i in (0, 1))
-    seeds = str(preset.seed)
+    of_loss = [outcome.training.cells[0] for outcome in outcomes]
+    euclidean = [values for name, values in zip(of_loss, found, strict=True) if name == "euclidean"]
+    aware = [values for name, values in zip(of_loss, found, strict=True) if name == "y_aware"]
+    near = all(abs(values[0] - PAPER) < CLOSE for values in euclidean)
+    least = [min(values[i] for values in euclidean) for i in (0, 1)]
+    most = [max(values[i] for values in aware) for i in (0, 1)]
+    lower = all(most[i] < least[i] - WORSE for i in (0, 1))
     return Result(
         title="Line thickness of MNIST digits [P2]",
         claim=f"weights and latent distances that fit each other recover the labels up to isometry (r² of "
@@ -76,20 +79,21 @@ def result(preset: Preset, outcomes: Sequence[Outcome]) -> Result:
         head=(
             "loss",
             "T",
-            "seeds",
+            "seed",
             "r² Procrustes to the labels",
             "same, held-out images",
             "r² to its own optimum",
             "entropic gap",
         ),
         rows=[
-            (*outcome.training.cells, seeds, *values) for outcome, values in zip(outcomes, found, strict=True)
+            (*outcome.training.cells, outcome.training.spec["seed"], *values)
+            for outcome, values in zip(outcomes, found, strict=True)
         ],
         finding=f"{len(drawings.seen)} images and {len(drawings.unseen)} held out, thickness from "
         f"{drawings.targets[0]:.2f} to {drawings.targets[-1]:.2f} pixels in {BINS} bins, "
-        f"{preset.thickness_steps} steps: r² to the labels {euclidean[0]:.3f} (held out {euclidean[1]:.3f}) "
+        f"{preset.thickness_steps} steps: r² to the labels at least {least[0]:.3f} (held out {least[1]:.3f}) "
         f"with the Euclidean loss, {'' if near else 'NOT '}within {CLOSE} of the paper's, and at most "
-        f"{max(values[0] for values in aware):.3f} ({max(values[1] for values in aware):.3f}) with y-Aware, "
+        f"{most[0]:.3f} ({most[1]:.3f}) with y-Aware, "
         f"{'' if lower else 'NOT '}lower by {WORSE}: it approaches its own optimum on the circle instead. "
         "Held-out embeddings have their own best rotation. Entropic gaps are in units of each loss and do "
         "not compare.",

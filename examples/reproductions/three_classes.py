@@ -24,7 +24,7 @@ def trainings(preset: Preset) -> list[Training]:
         planned += free(preset, ("free", sampling), shares(500, MILD), loss)
         for encoder in ("mlp", "resnet18"):
             counts = shares(preset.largest, MILD)
-            planned.append(network(preset, (encoder, sampling), encoder, counts, loss))
+            planned += network(preset, (encoder, sampling), encoder, counts, loss)
     return planned
 
 

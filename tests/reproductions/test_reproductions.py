@@ -19,9 +19,9 @@ from examples.reproductions import (
     three_classes,
 )
 from examples.reproductions.__main__ import EXPERIMENTS, main
-from examples.reproductions.experiment import Experiment, of_encoder
+from examples.reproductions.experiment import Experiment, of_encoder, rows
 from examples.reproductions.presets import CPU, PRESETS, Preset
-from examples.reproductions.running import Outcome, run
+from examples.reproductions.running import Outcome, Training, run, seeded
 from examples.reproductions.tables import Result
 from examples.reproductions.thickness import line_thickness
 from jobs.training_spec import TrainingSpec
@@ -29,7 +29,8 @@ from jobs.training_spec import TrainingSpec
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproductions.md"
 TINY = replace(
     CPU,
-    free_seeds=(0,),
+    processes=1,
+    seeds=(0,),
     largest=40,
     encoders={
         "mlp": {"name": "mlp", "hidden": [8]},
@@ -54,7 +55,7 @@ TINY = replace(
 def free_rows(experiment: Experiment) -> Result:
     """The result of free features alone."""
     planned = [training for training in experiment.trainings(TINY) if "encoder" not in training.spec]
-    return experiment.result(TINY, [run(training) for training in planned])
+    return experiment.result(TINY, run(planned))
 
 
 @pytest.mark.parametrize("width", [3, 5, 8])
@@ -114,10 +115,8 @@ def test_a_claim_that_is_not_met_is_said_not_to_be(module: object) -> None:
 
 
 def test_what_it_costs_to_merge_the_minorities_is_little_just_below_the_threshold() -> None:
-    outcomes = [
-        run(training) for training in collapse_images.trainings(TINY) if "encoder" not in training.spec
-    ]
-    assert 0 < collapse_images.merging(outcomes[0]) < 1e-3
+    free = [training for training in collapse_images.trainings(TINY) if "encoder" not in training.spec]
+    assert 0 < collapse_images.merging(run(free)[0]) < 1e-3
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -132,6 +131,23 @@ def test_every_training_of_a_preset_is_a_valid_job(preset: Preset, name: str) ->
         if training.images is not None and spec.data.class_counts is not None:
             available = np.bincount(training.images[1])
             assert (np.asarray(spec.data.class_counts) <= available).all()
+
+
+def test_several_processes_find_what_one_finds() -> None:
+    planned = [training for training in three_classes.trainings(TINY) if "encoder" in training.spec]
+    alone, shared = run(planned, 1), run(planned, 2)
+    assert [each.training.cells for each in shared] == [training.cells for training in planned]
+    for one, other in zip(alone, shared, strict=True):
+        np.testing.assert_allclose(other.array("embeddings.npy"), one.array("embeddings.npy"), atol=1e-5)
+
+
+def test_rows_show_the_seed_that_is_furthest_off() -> None:
+    training = Training(("mlp",), {"seed": 0})
+    outcomes = [
+        Outcome(each, {"measured_gram": [[1, x], [x, 1]], "predicted": {"gram": [[1, 0], [0, 1]]}}, {})
+        for each, x in zip(seeded(training, (4, 5, 6)), (0.1, -0.3, 0.2), strict=True)
+    ]
+    assert rows(outcomes, lambda outcome: (float(outcome.measured[0, 1]),)) == [("mlp", "4, 5, 6", -0.3)]
 
 
 def test_networks_and_free_features_are_told_apart() -> None:
