@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         documents.append({"name": name, **results[-1].document(), "seconds": round(seconds, 1)})
         print(f"{results[-1].markdown()}({seconds:.0f} s)\n", flush=True)
     if options.json is not None:
-        about = {"preset": preset.name, "seeds": preset.seeds}
+        about = {"preset": preset.name, "seeds": preset.seeds, "network_seeds": preset.network_seeds}
         text = json.dumps({**about, "versions": versions(), "results": documents}, indent=1, allow_nan=False)
         options.json.write_text(text + "\n", encoding="utf-8")
     if options.write_docs:
@@ -90,14 +90,14 @@ def versions() -> dict[str, str]:
 def _head(preset: Preset, seconds: float) -> str:
     used = ", ".join(f"{name} {number}" for name, number in versions().items())
     device = "a GPU" if torch.cuda.is_available() else "processor cores"
-    seeds = ", ".join(map(str, preset.seeds))
+    free, networks = (", ".join(map(str, seeds)) for seeds in (preset.seeds, preset.network_seeds))
     command = f"python -m examples.reproductions --preset {preset.name} --write-docs"
     return (
         "# Reproductions\n\n"
         f"What the two papers state beside what is measured here, written by `{command}` (on {device}, "
-        f"{seconds / 60:.0f} minutes; {used}). Every training starts from each of the seeds {seeds}; tables "
-        "show the one furthest from the prediction. `--preset gpu` takes larger networks, more images and "
-        "more steps, and `--json FILE` writes the results as JSON. "
+        f"{seconds / 60:.0f} minutes; {used}). Free features start from each of the seeds {free}, networks "
+        f"from {networks}; tables show the one furthest from the prediction. `--preset gpu` takes larger "
+        "networks, more images and more steps, and `--json FILE` writes the results as JSON. "
         "The keys [P1] and [P2] are in [references.md](references.md). Each experiment is one short file in "
         "[examples/reproductions](../examples/reproductions); the same trainings can be sent to a service as "
         "jobs of kind `training`.\n\n"

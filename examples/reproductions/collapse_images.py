@@ -106,7 +106,7 @@ def _drawn(preset: Preset, samples: int) -> list[Training]:
         "objective": "sampled",
     }
     spec |= {"optimizer": {"name": "adam", "lr": 0.05}, "steps": steps, "batch_size": sum(kept)}
-    return seeded(Training(cells, {**spec, "evaluate_every": steps}), preset.seeds)
+    return seeded(Training(cells, {**spec, "evaluate_every": steps}), preset.network_seeds)
 
 
 def _image_counts(preset: Preset, share: float) -> list[int]:

@@ -59,7 +59,7 @@ def network(
         "precision": preset.precision,
     }
     images = first_classes(preset.images, len(counts))
-    return seeded(Training(cells, {**spec, **more}, images), preset.seeds)
+    return seeded(Training(cells, {**spec, **more}, images), preset.network_seeds)
 
 
 @cache

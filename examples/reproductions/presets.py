@@ -12,7 +12,8 @@ class Preset:
     """
     Attributes:
         processes: trainings at a time; None: as many as there are cores, each with one thread.
-        seeds: every training starts from each; tables show the one furthest from the prediction.
+        seeds: free features start from each; tables show the one furthest from the prediction.
+        network_seeds: likewise of networks, and of what is compared with them.
         images: the data set of networks.
         largest: images of the largest class, of which the others are shares.
         encoders: by name; those of images.
@@ -30,6 +31,7 @@ class Preset:
     name: str
     processes: int | None
     seeds: tuple[int, ...]
+    network_seeds: tuple[int, ...]
     images: Literal["digits", "mnist5k"]
     largest: int
     encoders: Mapping[str, Mapping[str, Any]]
@@ -52,6 +54,7 @@ CPU = Preset(
     name="cpu",
     processes=None,
     seeds=(0, 1, 2),
+    network_seeds=(0,),
     images="digits",
     largest=170,
     encoders={
@@ -77,6 +80,7 @@ GPU = Preset(
     name="gpu",
     processes=1,
     seeds=(0, 1, 2),
+    network_seeds=(0, 1, 2),
     images="mnist5k",
     largest=500,
     encoders={

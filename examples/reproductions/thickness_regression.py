@@ -52,7 +52,7 @@ def trainings(preset: Preset) -> list[Training]:
             "precision": preset.precision,
         }
         images = (drawings.seen, drawings.seen_bins)
-        planned += seeded(Training((name, temperature), spec, images), preset.seeds)
+        planned += seeded(Training((name, temperature), spec, images), preset.network_seeds)
     return planned
 
 

@@ -31,6 +31,7 @@ TINY = replace(
     CPU,
     processes=1,
     seeds=(0,),
+    network_seeds=(0,),
     largest=40,
     encoders={
         "mlp": {"name": "mlp", "hidden": [8]},

@@ -48,8 +48,7 @@ def of_gaps(gaps: Sequence[float | None], **fields: Any) -> list[str]:
             {"loss": {"name": "supcon"}},
             [
                 "The loss of all samples is 0.095 above the optimum of 2 (0.048 of it).",
-                "It changed by 5% in the last quarter of the steps: the run has settled, at a learning rate "
-                "that falls to 0.",
+                "It changed by 5% in the last quarter of the steps, as the learning rate fell to 0.",
             ],
         ),
         (
@@ -65,11 +64,16 @@ def of_gaps(gaps: Sequence[float | None], **fields: Any) -> list[str]:
             {"schedule": {"name": "constant"}},
             [
                 "The risk of the class means is 0.1 above the optimum of 2 (0.051 of it).",
-                "It changed by 2% in the last quarter of the steps: the run has settled.",
+                "It changed by 2% in the last quarter of the steps, so the run has settled.",
             ],
         ),
         ([1.0, 1e-12], {}, ["The risk of the class means is 1e-12 above the optimum of 2 (5e-13 of it)."]),
         ([1.0, -1e-13], {}, ["The risk of the class means is 0 above the optimum of 2 (0 of it)."]),
+        (
+            [1.0, -0.1],
+            {},
+            ["The risk of the class means is 0.1 below the predicted 2: that is not its optimum."],
+        ),
         ([1.0, None], {}, []),
     ],
 )

@@ -54,21 +54,22 @@ class LBFGS(torch.optim.Optimizer):
             state["s"] = table.new_zeros((0, table.numel()))
             state["y"] = table.new_zeros((0, table.numel()))
             state["flat"] = 0
-        before: Tensor = state["value"]
+        before: float = state["value"]
         self.converged = False
         while not self._search(closure, state):
             if len(state["s"]) == 0:
                 self.converged = True
                 break
             state["s"], state["y"] = state["s"][:0], state["y"][:0]
-        flat = (before - state["value"]).abs() <= ROUNDING * before.abs()
+        flat = abs(before - state["value"]) <= ROUNDING * abs(before)
         state["flat"] = state["flat"] + 1 if flat else 0
         self.converged = self.converged or state["flat"] >= FLAT_STEPS
-        return before
+        return torch.tensor(before, dtype=torch.float64)
 
-    def _evaluate(self, closure: Closure) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, closure: Closure) -> tuple[float, Tensor]:
+        """The value is no tensor: one would be loaded again in the precision of the table."""
         with torch.enable_grad():
-            value = closure().detach().clone()
+            value = float(closure())
         assert self.table.grad is not None
         return value, self.table.grad.detach().clone()
 
@@ -76,7 +77,7 @@ class LBFGS(torch.optim.Optimizer):
         """Backtrack along the quasi-Newton direction; False, and the table unmoved, if nothing is better."""
         start, value, gradient = self.table.clone(), state["value"], state["gradient"]
         direction = self._direction(state)
-        slope = torch.sum(direction * gradient)
+        slope = float(torch.sum(direction * gradient))
         t = 1.0
         for _ in range(SHRINKS):
             if not slope < 0:
@@ -84,15 +85,13 @@ class LBFGS(torch.optim.Optimizer):
             self.table.copy_(start + t * direction)
             self.retract()
             new_value, new_gradient = self._evaluate(closure)
-            noise = ROUNDING * value.abs()
-            flat = (new_value - value).abs() <= noise and (
-                new_gradient * direction
-            ).sum().abs() < -0.9 * slope
+            ahead = abs(float((new_gradient * direction).sum()))
+            flat = abs(new_value - value) <= ROUNDING * abs(value) and ahead < -0.9 * slope
             if new_value <= value + ARMIJO * t * slope or flat:
                 self._remember(state, self.table - start, new_gradient - gradient)
                 state["value"], state["gradient"] = new_value, new_gradient
                 return True
-            t *= _shrink(float(value), float(new_value), t * float(slope))
+            t *= _shrink(value, new_value, t * slope)
         self.table.copy_(start)
         return False
 

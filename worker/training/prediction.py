@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from anglewise import best_geometry, named_weighting, optimal_geometry
+from anglewise.class_geometry import Geometry
 from anglewise.class_moments import class_moments, labeled_embeddings
 from anglewise.errors import AnglewiseError
 from anglewise.geometry import Certificate
 from anglewise.pair_metrics import Unavailable, Weighting
 from anglewise.sampling import FloatArray
+from anglewise.weighted_geometry import WeightedGeometry
 from jobs.training_losses import Drawn, Weighted
 from jobs.training_spec import TrainingSpec
 from worker.training.data import Embeddings, IntArray, TrainingData
@@ -23,6 +26,7 @@ from worker.training.objectives import WeightedLoss
 from worker.training.plan import Plan
 from worker.training.risk import Risk
 
+Solved = TypeVar("Solved", Geometry, WeightedGeometry)
 TIME_LIMIT = 60.0
 """Seconds for the prediction."""
 MAX_ITEMS = 20_000
@@ -89,8 +93,10 @@ def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
     weighting = None if temperature is None else Weighting(supcon, temperature)
     dimension = plan.dimension if plan.dimension < len(counts) - 1 else None
     try:
-        geometry = optimal_geometry(
-            counts, sampling=loss.sampling, loss=core, dimension=dimension, time_limit=TIME_LIMIT
+        geometry = _in_time(
+            lambda: optimal_geometry(
+                counts, sampling=loss.sampling, loss=core, dimension=dimension, time_limit=TIME_LIMIT
+            )
         )
     except AnglewiseError as error:
         return Prediction(None, None, None, risk_of, weighting, (f"There is no prediction: {error}.",))
@@ -111,13 +117,15 @@ def _weighted(loss: Weighted, plan: Plan, data: TrainingData) -> Prediction:
             return float(weighted(torch.from_numpy(embeddings).double(), y).value)
 
     try:
-        geometry = best_geometry(
-            named,
-            metric=named.metric,
-            temperature=loss.temperature,
-            self_pairs=loss.self_pairs,
-            dimension=plan.dimension if plan.dimension < len(counts) - 1 else None,
-            time_limit=TIME_LIMIT,
+        geometry = _in_time(
+            lambda: best_geometry(
+                named,
+                metric=named.metric,
+                temperature=loss.temperature,
+                self_pairs=loss.self_pairs,
+                dimension=plan.dimension if plan.dimension < len(counts) - 1 else None,
+                time_limit=TIME_LIMIT,
+            )
         )
     except AnglewiseError as error:
         return Prediction(None, None, None, risk_of, weighting, (f"There is no prediction: {error}.",))
@@ -127,6 +135,14 @@ def _weighted(loss: Weighted, plan: Plan, data: TrainingData) -> Prediction:
     if gram is not None and named.metric == "euclidean":
         gram = centered(gram, counts)
     return Prediction(gram, geometry.loss, geometry.certificate, risk_of, weighting, warnings)
+
+
+def _in_time(solve: Callable[[], Solved]) -> Solved:
+    """A second try where the first one ended uncertified: it may have spent its time on compiling."""
+    started = time.monotonic()
+    found = solve()
+    late = time.monotonic() - started > TIME_LIMIT / 2
+    return solve() if late and not found.certificate.certified else found
 
 
 def centered(gram: FloatArray, counts: tuple[int, ...]) -> FloatArray:

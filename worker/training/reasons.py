@@ -75,6 +75,9 @@ def _about_gap(plan: Plan, prediction: Prediction, history: History) -> Iterator
     if gap is None or optimum is None:
         return
     what = "loss of all samples" if plan.weighted else "risk of the class means"
+    if gap < -ROUNDING * max(abs(optimum), 1.0):
+        yield f"The {what} is {-gap:.2g} below the predicted {optimum:.6g}: that is not its optimum."
+        return
     above = max(gap, 0.0)
     share = f" ({above / abs(optimum):.2g} of it)" if abs(optimum) > 1e-12 else ""
     yield f"The {what} is {above:.2g} above the optimum of {optimum:.6g}{share}."
@@ -93,8 +96,8 @@ def _about_trend(plan: Plan, prediction: Prediction, history: History) -> Iterat
     if fallen < -SETTLED:
         yield f"It rose by {-fallen:.0%} in the last quarter of the steps."
         return
-    rate = ", at a learning rate that falls to 0" if plan.schedule.name == "cosine" else ""
-    yield f"It changed by {abs(fallen):.0%} in the last quarter of the steps: the run has settled{rate}."
+    why = "as the learning rate fell to 0" if plan.schedule.name == "cosine" else "so the run has settled"
+    yield f"It changed by {abs(fallen):.0%} in the last quarter of the steps, {why}."
 
 
 def _about_pairs(data: TrainingData, pairs: Sequence[Pair]) -> Iterator[str]:

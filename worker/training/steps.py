@@ -42,7 +42,8 @@ class Steps:
         self.evaluated = evenly(data, MAX_EVALUATED)
         self.done = 0
         self._losses: list[float] = []
-        self._anchors: list[int] = []
+        self._anchors: list[float] = []
+        self._counted = 0.0
 
     @property
     def converged(self) -> bool:
@@ -70,12 +71,13 @@ class Steps:
             group["lr"] = share * self.plan.optimizer.lr
         loss: Tensor = self.optimizer.step(self._backward)  # type: ignore[assignment,arg-type]
         self._losses.append(float(loss))
+        self._anchors.append(self._counted)
         self.done += 1
 
     def _backward(self) -> Tensor:
         """The loss of this step, its gradient in the parameters."""
         self.optimizer.zero_grad()
-        total, parts = 0.0, self.plan.accumulate
+        total, counted, parts = 0.0, 0, self.plan.accumulate
         for part in range(parts):
             loss, anchors = self.objective(self.done * parts + part)
             if parts > 1:
@@ -83,14 +85,16 @@ class Steps:
             total += float(loss.detach())
             if not math.isfinite(total):
                 raise Diverged(f"the loss became {total} in step {self.done + 1}")
-            self._anchors.append(anchors)
+            counted += anchors
             loss.backward()  # type: ignore[no-untyped-call]
+        self._counted = counted / parts
         self.processes.add_gradients(self.encoder.parameters())
         return torch.tensor(total, dtype=torch.float64)
 
     def recent(self) -> dict[str, float | None]:
-        """The loss, of now (exact) or the mean over the steps since the last call, and its anchors."""
-        loss = float(np.mean(self._losses)) if self._losses else None
+        """The loss, of now (exact) or the mean over anchors since the last call, and how many a batch had."""
+        counted = sum(self._anchors)
+        loss = float(np.dot(self._losses, self._anchors)) / counted if counted else None
         anchors = float(np.mean(self._anchors)) if self._anchors else None
         self._losses, self._anchors = [], []
         if self.plan.exact:
