@@ -263,6 +263,11 @@ class TrainingSpec(Strict):
         targets = getattr(self.loss, "targets", None)
         if targets is not None and len(targets) != classes:
             raise InvalidInput(("loss", "targets"), f"has {len(targets)} entries for {classes} classes")
+        if self.dimension == 1 and self.projection != "ball" and self.loss.name != "euclidean":
+            raise InvalidInput(("dimension",), "on a sphere of one dimension, two points, nothing can move")
+        if self.projection == "ball" and self.dimension is not None and self.dimension < classes - 1:
+            message = f"in a ball, the prediction for {classes} classes needs {classes - 1} dimensions"
+            raise InvalidInput(("dimension",), message)
         steps = self.steps or (self.epochs or 0) * self.steps_per_epoch(items)
         if steps > MAX_EVALUATIONS * (self.evaluate_every or steps):
             raise InvalidInput(("evaluate_every",), f"allows more than {MAX_EVALUATIONS} evaluations")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from memory_context import MemoryContext
 
+from anglewise import best_geometry, supcon
 from anglewise.errors import InvalidInput
 from anglewise.metrics import measure
 from jobs.training_spec import TrainingSpec
@@ -52,6 +53,24 @@ def test_the_euclidean_loss_recovers_the_targets() -> None:
     assert summary["metrics"]["r2_procrustes"] > 0.95
     assert summary["metrics"]["gram_distance_max"] is None
     assert "Squared distances" in summary["verdict"]
+
+
+def test_views_are_positives_of_classes_that_have_one_sample() -> None:
+    """Two views of each sample: the optimum is that of twice the counts, and singletons count."""
+    counts = [30, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    loss = {"name": "supcon", "temperature": 0.5}
+    document = {
+        "data": {"builtin": "digits", "class_counts": counts},
+        "encoder": {"name": "mlp"},
+        "loss": loss,
+    }
+    summary = run({**document, "positives": "views", "steps": 2})
+    doubled = supcon(class_counts=[2 * count for count in counts])
+    expected = best_geometry(doubled, temperature=0.5, self_pairs="excluded")
+    np.testing.assert_allclose(summary["predicted"]["gram"], expected.gram, atol=1e-6)
+    assert summary["predicted"]["risk"] == pytest.approx(expected.loss, rel=1e-9)
+    assert not any("no positive" in text for text in summary["predicted"]["warnings"])
+    assert summary["metrics"]["risk_gap"] > 0
 
 
 @pytest.mark.parametrize(

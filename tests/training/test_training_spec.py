@@ -66,6 +66,8 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...]]] = [
     ({"data": COUNTS, "loss": {"hardness": 1.0}}, ("loss", "hardness")),
     ({"data": COUNTS, "loss": {"name": "euclidean", "sigma": 1.0}, "projection": "ball"}, ("projection",)),
     ({"data": COUNTS, "loss": {"name": "supcon"}, "projection": "ball"}, ("projection",)),
+    ({"data": COUNTS, "dimension": 1}, ("dimension",)),
+    ({"data": {"class_counts": [3, 2, 2, 1]}, "projection": "ball", "dimension": 2}, ("dimension",)),
     ({"data": COUNTS, "positives": "views"}, ("positives",)),
     ({"data": DIGITS, "encoder": CNN, "optimizer": {"name": "lbfgs"}}, ("optimizer", "name")),
     ({"data": COUNTS, "epochs": 3}, ("epochs",)),

@@ -123,8 +123,15 @@ class DrawnBatches:
 class WeightedLoss:
     """Weighted InfoNCE with the class weights of the spec."""
 
-    def __init__(self, loss: Weighted, data: TrainingData, device: torch.device | str) -> None:
-        self.loss, self.named = loss, named_weights(loss, data.counts, data.labels)
+    def __init__(
+        self, loss: Weighted, data: TrainingData, device: torch.device | str, copies: int = 1
+    ) -> None:
+        """
+        Args:
+            copies: of each sample in a batch of all: its views.
+        """
+        counts = [copies * count for count in data.counts]
+        self.loss, self.named = loss, named_weights(loss, counts, data.labels)
         self.log_weights_CC = torch.from_numpy(self.named.log_weights.values).to(device)
 
     def __call__(self, z_ND: torch.Tensor, classes: IntArray) -> BatchLoss:

@@ -76,7 +76,7 @@ def predict(spec: TrainingSpec, plan: Plan, data: TrainingData) -> Prediction:
     """The optimum of the spec's loss for the class counts of these data, from the core."""
     if isinstance(spec.loss, Drawn):
         return _drawn(spec.loss, plan, data.counts)
-    return _weighted(spec.loss, plan, data)
+    return _weighted(spec.loss, plan, data, 2 if spec.positives == "views" else 1)
 
 
 def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
@@ -105,16 +105,18 @@ def _drawn(loss: Drawn, plan: Plan, counts: tuple[int, ...]) -> Prediction:
     )
 
 
-def _weighted(loss: Weighted, plan: Plan, data: TrainingData) -> Prediction:
-    weighted, counts = WeightedLoss(loss, data, "cpu"), data.counts
+def _weighted(loss: Weighted, plan: Plan, data: TrainingData, copies: int) -> Prediction:
+    """``copies``: a sample whose views are compared stands for so many."""
+    weighted, counts = WeightedLoss(loss, data, "cpu", copies), data.counts
     named = weighted.named
     weighting = Weighting(named.log_weights.values, loss.temperature, named.metric, loss.self_pairs)
 
     def risk_of(embeddings: Embeddings, y: IntArray) -> float:
-        if len(y) > MAX_ITEMS or len(y) < sum(counts):
+        if len(y) * copies > MAX_ITEMS or len(y) < sum(counts):
             raise Unavailable("it needs the loss of all samples in one batch")
         with torch.no_grad():
-            return float(weighted(torch.from_numpy(embeddings).double(), y).value)
+            z = torch.from_numpy(np.tile(embeddings, (copies, 1))).double()
+            return float(weighted(z, np.tile(y, copies)).value)
 
     try:
         geometry = _in_time(
