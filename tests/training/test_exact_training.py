@@ -172,3 +172,18 @@ def test_supervised_negatives_need_a_second_class() -> None:
     with pytest.raises(InvalidInput) as error:
         run({"data": {"class_counts": [12]}})
     assert error.value.field == ("loss", "sampling")
+
+
+@pytest.mark.parametrize("cut", [25, 31, 40])
+def test_single_precision_resumes_with_the_same_numbers(cut: int) -> None:
+    """What an optimizer remembers in double precision stays so."""
+    loss = {"temperature": 0.5, "negatives": 4}
+    document = {"data": {"class_counts": [8, 5, 3]}, "loss": loss, "precision": "float32", "steps": 60}
+    whole, first = MemoryContext(), MemoryContext(stop_after=cut)
+    expected = run(document, whole)
+    assert expected["steps"] > cut
+    with pytest.raises(Stopped):
+        run(document, first)
+    second = MemoryContext(checkpoint=first.checkpoint)
+    assert run(document, second)["steps"] == expected["steps"]
+    assert second.artifacts["embeddings.npy"] == whole.artifacts["embeddings.npy"]
