@@ -12,11 +12,6 @@ from jobs.computations import schemas
 from jobs.computations.schemas import SamplingField, Strict, Temperature
 from jobs.computations.weighted_schemas import Positive, SelfPairs, Targets
 
-ClassTargets = Annotated[
-    Targets | None,
-    Field(description="a number or vector for each class; null: the labels if integers, else 0, 1, …"),
-]
-
 
 class Drawn(schemas.LossFields):
     """A loss over sampled negatives."""
